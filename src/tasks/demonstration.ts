@@ -1,0 +1,8 @@
+import type { ChatMessage } from "./task.ts";
+
+/** One example for supervised training: the prompt as the policy sees it, and the answer to imitate. */
+export interface Demonstration {
+  prompt: string | ChatMessage[];
+  /** Text of the answer, without end-of-sequence token. */
+  completion: string;
+}

@@ -1,0 +1,65 @@
+import { RlvrError } from "../base/errors.ts";
+import type { ModelConfig } from "../model/config.ts";
+
+/**
+ * Token sequences for `logprobs` and `backward`. A sequence's tokens from `scoreFrom` on are scored, each given all
+ * before it; results are flat over the scored tokens of all sequences, in order.
+ */
+export interface TokenSequence {
+  tokens: ArrayLike<number>;
+  /** Index of the first scored token, at least 1: the first token has nothing before it. */
+  scoreFrom: number;
+}
+
+/** Sequences that go through the layers together: `rows` sequences, padded on the right to `length` tokens. */
+export interface MicroBatch {
+  /** Indices into the batch. */
+  sequences: number[];
+  length: number;
+}
+
+/** Start of each sequence in the flat array of scored tokens, and the end. */
+export function scoredOffsets(sequences: readonly TokenSequence[]): Int32Array {
+  const offsets = new Int32Array(sequences.length + 1);
+  sequences.forEach(({ tokens, scoreFrom }, i) => {
+    offsets[i + 1] = offsets[i] + Math.max(0, tokens.length - scoreFrom);
+  });
+  return offsets;
+}
+
+/** Throws `RLVR_BATCH` for a sequence that the model cannot take. */
+export function checkSequences(sequences: readonly TokenSequence[], config: ModelConfig): void {
+  sequences.forEach(({ tokens, scoreFrom }, i) => {
+    const bad = (expected: string, got: string) =>
+      new RlvrError("RLVR_BATCH", `sequence ${i}: expected ${expected}, got ${got}`, {
+        next: "shorten the prompt or the completion, or use a model with a longer context",
+      });
+    if (tokens.length > config.maxPositions) throw bad(`at most ${config.maxPositions} tokens`, `${tokens.length}`);
+    if (tokens.length === 0) throw bad("at least one token", "none");
+    if (!Number.isInteger(scoreFrom) || scoreFrom < 1) throw bad("scoreFrom of at least 1", `${scoreFrom}`);
+    for (let t = 0; t < tokens.length; t++) {
+      if (!(tokens[t] >= 0 && tokens[t] < config.vocabularySize)) {
+        throw bad(`token ids below ${config.vocabularySize}`, `${tokens[t]} at ${t}`);
+      }
+    }
+  });
+}
+
+/**
+ * Splits a batch into micro-batches of at most `budget` tokens, padding included. Sequences of similar length go
+ * together, so that little is padded; a sequence longer than the budget gets a micro-batch of its own.
+ */
+export function planMicroBatches(sequences: readonly TokenSequence[], budget: number): MicroBatch[] {
+  const order = sequences.map((_, i) => i).sort((a, b) => sequences[b].tokens.length - sequences[a].tokens.length || a - b);
+  const plan: MicroBatch[] = [];
+  let current: MicroBatch | undefined;
+  for (const i of order) {
+    // Longest first, so the first sequence of a micro-batch decides its length.
+    if (current === undefined || (current.sequences.length + 1) * current.length > budget) {
+      current = { sequences: [], length: sequences[i].tokens.length };
+      plan.push(current);
+    }
+    current.sequences.push(i);
+  }
+  return plan;
+}

@@ -1,0 +1,48 @@
+/**
+ * Names of the metrics that rules and the report know. A loop may log others; they are shown apart.
+ * Whatever depends on the wall clock is under `time/` or `speed/`: everything else is the same for the same seed.
+ */
+export const metricNames = {
+  "reward/mean": "mean reward of the step's rollouts, verdict error left out",
+  "reward/std": "standard deviation of the same rewards",
+  "groups/mixed": "groups with different rewards: the ones that teach",
+  "groups/all-pass": "groups whose completions all pass",
+  "groups/all-fail": "groups whose completions all fail",
+  "verdicts/pass": "completions judged right",
+  "verdicts/fail": "completions judged wrong",
+  "verdicts/invalid": "completions without an answer of the required form",
+  "verdicts/error": "completions that the verifier failed to judge",
+  "verdicts/visible-pass-hidden-fail": "completions that pass the visible tests and fail the hidden ones",
+  entropy: "mean entropy of the policy where tokens were sampled, in nats",
+  "length/mean": "mean length of completions, in tokens",
+  "length/right": "mean length of passing completions, in tokens",
+  "length/wrong": "mean length of other completions, in tokens",
+  "length/truncated": "share of completions cut at the token limit",
+  loss: "loss of the objective; about 0 on the first update of a step, where every ratio is 1",
+  "kl/k1": "mean of log(policy / reference) over tokens, in nats",
+  "kl/k3": "the same divergence by the estimator that is never negative, in nats",
+  "clip/low": "share of tokens clipped below",
+  "clip/high": "share of tokens clipped above",
+  "optimizer/grad-norm": "global norm of the gradient before clipping",
+  "optimizer/learning-rate": "step size of the update",
+  "logprob/gap": "largest difference of a token's log-probability between decoding and training, in nats",
+  "tokens/generated": "tokens sampled",
+  "tokens/trained": "tokens in forward and backward passes",
+  "time/generate": "seconds spent sampling",
+  "time/verify": "seconds spent verifying",
+  "time/update": "seconds spent in forward, backward and optimizer",
+  "time/total": "seconds of the whole step",
+  "speed/generate": "tokens sampled a second",
+  "speed/verify": "completions judged a second",
+  "speed/update": "tokens trained a second",
+} as const;
+
+export type MetricName = keyof typeof metricNames;
+
+/** One line of `metrics.jsonl`: a step, counted from 1, with its metrics. A number that was not finite reads as null. */
+export type MetricRecord = { step: number } & Record<string, number | null>;
+
+/** True for metrics that differ between two runs of the same seed. */
+export function dependsOnClock(name: string): boolean {
+  return name.startsWith("time/") || name.startsWith("speed/");
+}

@@ -1,15 +1,5 @@
 /** Model folders as Hugging Face writes them: load with every name and shape checked, save in one piece. */
-import {
-  closeSync,
-  copyFileSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { errorMessage, RlvrError } from "../base/errors.ts";
 import { syncDirectory, writeFileAtomic } from "../base/files.ts";
@@ -213,14 +203,7 @@ function checkedTensors(path: string, config: ModelConfig, parameters: Map<strin
 function copyCompanions(from: string, to: string): void {
   for (const name of companions) {
     const source = join(from, name);
-    if (!existsSync(source)) continue;
-    copyFileSync(source, join(to, name));
-    const fd = openSync(join(to, name), "r+");
-    try {
-      fsyncSync(fd);
-    } finally {
-      closeSync(fd);
-    }
+    if (existsSync(source)) writeFileAtomic(join(to, name), readFileSync(source));
   }
 }
 
@@ -235,5 +218,9 @@ function moveIntoPlace(temporary: string, target: string): void {
     throw error;
   }
   syncDirectory(dirname(target));
-  rmSync(old, { recursive: true, force: true });
+  try {
+    rmSync(old, { recursive: true, force: true });
+  } catch {
+    // The new folder is in place; what is left of the old one does no harm.
+  }
 }

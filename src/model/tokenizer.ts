@@ -58,9 +58,14 @@ function readJson(folder: string, name: string): Json | undefined {
   return value;
 }
 
+const KINDS = ["BPE", "Unigram", "WordPiece"];
+
 /** The tokenizer of the library; what it cannot read is an error that says so. */
 function construct(path: string, json: Json, config: Json): HuggingFaceTokenizer {
   try {
+    const type = isObject(json.model) ? json.model.type : undefined;
+    // The library would take an unknown type for an old file without one, and encode wrongly.
+    if (type !== undefined && !KINDS.includes(type as string)) throw new Error(`model type ${JSON.stringify(type)}`);
     return new HuggingFaceTokenizer(withDefaults(json), config);
   } catch (cause) {
     throw new RlvrError(

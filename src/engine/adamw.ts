@@ -79,7 +79,12 @@ export function adamwUpdate(
 
 /** Learning rate of a step (from 0) under linear warm-up and a schedule over `steps`. */
 export function scheduledRate(
-  settings: { learningRate: number; warmupSteps: number; schedule: "constant" | "linear" | "cosine"; finalLearningRateShare: number },
+  settings: {
+    learningRate: number;
+    warmupSteps: number;
+    schedule: "constant" | "linear" | "cosine";
+    finalLearningRateShare: number;
+  },
   step: number,
   steps: number,
 ): number {

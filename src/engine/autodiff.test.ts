@@ -77,7 +77,10 @@ async function check(testCase: Case): Promise<void> {
   const y = testCase.build(x);
   const cotangent = input("cotangent", y.shape);
   const names = Object.keys(x);
-  const gradients = vjp([{ value: y, cotangent }], names.map((name) => x[name]));
+  const gradients = vjp(
+    [{ value: y, cotangent }],
+    names.map((name) => x[name]),
+  );
   const forward = await Session.create(compileGraph({ y }, { recompute: true }), 1);
   const backward = await Session.create(
     compileGraph(Object.fromEntries(names.map((name, i) => [`d.${name}`, gradients[i]])), { recompute: true }),
@@ -97,7 +100,8 @@ async function check(testCase: Case): Promise<void> {
     return out.reduce((sum, value, i) => sum + value * c[i], 0);
   };
   const outputs: Feeds = {};
-  for (const name of names) outputs[`d.${name}`] = floatTensor(new Float32Array(values[name].length), testCase.shapes[name]);
+  for (const name of names)
+    outputs[`d.${name}`] = floatTensor(new Float32Array(values[name].length), testCase.shapes[name]);
   await backward.run(outputs, feeds(), { cotangent: floatTensor(c, y.shape as number[]) });
   for (const name of names) {
     const analytic = outputs[`d.${name}`].data as Float32Array;
@@ -131,9 +135,15 @@ describe("shapes", () => {
   const a = input("a", ["B", "L", 8]);
 
   it.each([
-    ["matmul: expected inner dimensions that agree, got [B, L, 8] and [4, 7]", () => ops.matmul(a, input("b", [4, 7]), { transB: true })],
+    [
+      "matmul: expected inner dimensions that agree, got [B, L, 8] and [4, 7]",
+      () => ops.matmul(a, input("b", [4, 7]), { transB: true }),
+    ],
     ["add: expected shapes that are equal or broadcast, got [B, L, 8] and [5]", () => ops.add(a, input("b", [5]))],
-    ["reshape: expected the same number of elements, got [B, L, 8] to [B, L, 3, 2]", () => ops.reshape(a, ["B", "L", 3, 2])],
+    [
+      "reshape: expected the same number of elements, got [B, L, 8] to [B, L, 3, 2]",
+      () => ops.reshape(a, ["B", "L", 3, 2]),
+    ],
     ["transpose: expected a permutation of 3 axes, got [0,1,1]", () => ops.transpose(a, [0, 1, 1])],
     ["rmsNorm: expected a weight for [B, L, 8], got [4]", () => ops.rmsNorm(a, input("w", [4]), 1e-5)],
   ])("%s", (message, build) => {

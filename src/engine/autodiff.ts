@@ -18,7 +18,10 @@ function unbroadcast(cotangent: Value, shape: readonly Dim[]): Value {
   const extra = cotangent.shape.length - shape.length;
   let result = cotangent;
   if (extra > 0) {
-    result = ops.reduceSum(result, Array.from({ length: extra }, (_, axis) => axis));
+    result = ops.reduceSum(
+      result,
+      Array.from({ length: extra }, (_, axis) => axis),
+    );
   }
   const stretched = shape.flatMap((dim, axis) => (dim === 1 && result.shape[axis] !== 1 ? [axis] : []));
   return stretched.length > 0 ? ops.reduceSum(result, stretched, true) : result;
@@ -38,8 +41,12 @@ function matmulRule(value: Value, g: Value): (Value | null)[] {
     ];
   }
   // Y = A·B: dA = G·Bᵀ, dB = Aᵀ·G; a transposed operand takes the transpose of that.
-  const gradientA = transA ? ops.matmul(b, g, { transA: transB, transB: true, alpha }) : ops.matmul(g, b, { transB: !transB, alpha });
-  const gradientB = transB ? ops.matmul(g, a, { transA: true, transB: transA, alpha }) : ops.matmul(a, g, { transA: !transA, alpha });
+  const gradientA = transA
+    ? ops.matmul(b, g, { transA: transB, transB: true, alpha })
+    : ops.matmul(g, b, { transB: !transB, alpha });
+  const gradientB = transB
+    ? ops.matmul(g, a, { transA: true, transB: transA, alpha })
+    : ops.matmul(a, g, { transA: !transA, alpha });
   return [unbroadcast(gradientA, a.shape), unbroadcast(gradientB, b.shape)];
 }
 
@@ -47,7 +54,10 @@ function matmulRule(value: Value, g: Value): (Value | null)[] {
 function restoreAxes(value: Value, g: Value): Value {
   if (numberOf(value, "keep") === 1) return g;
   const axes = value.attributes.axes as number[];
-  return ops.reshape(g, value.inputs[0].shape.map((dim, axis) => (axes.includes(axis) ? 1 : dim)));
+  return ops.reshape(
+    g,
+    value.inputs[0].shape.map((dim, axis) => (axes.includes(axis) ? 1 : dim)),
+  );
 }
 
 const RULES: Record<string, VjpRule> = {
@@ -83,7 +93,12 @@ const RULES: Record<string, VjpRule> = {
   matmul: matmulRule,
   transpose: (y, g) => {
     const permutation = y.attributes.permutation as number[];
-    return [ops.transpose(g, permutation.map((_, axis) => permutation.indexOf(axis)))];
+    return [
+      ops.transpose(
+        g,
+        permutation.map((_, axis) => permutation.indexOf(axis)),
+      ),
+    ];
   },
   reshape: (y, g) => [ops.reshape(g, y.inputs[0].shape)],
   reduceSum: (y, g) => {
@@ -187,7 +202,8 @@ export function vjp(results: readonly { value: Value; cotangent: Value }[], wrt:
   }
   return wrt.map((value) => {
     const cotangent = cotangents.get(value);
-    if (cotangent === undefined) throw graphError("vjp", "results that depend on every value asked for", value.name ?? value.op);
+    if (cotangent === undefined)
+      throw graphError("vjp", "results that depend on every value asked for", value.name ?? value.op);
     return cotangent;
   });
 }

@@ -50,7 +50,9 @@ export function checkSequences(sequences: readonly TokenSequence[], config: Mode
  * together, so that little is padded; a sequence longer than the budget gets a micro-batch of its own.
  */
 export function planMicroBatches(sequences: readonly TokenSequence[], budget: number): MicroBatch[] {
-  const order = sequences.map((_, i) => i).sort((a, b) => sequences[b].tokens.length - sequences[a].tokens.length || a - b);
+  const order = sequences
+    .map((_, i) => i)
+    .sort((a, b) => sequences[b].tokens.length - sequences[a].tokens.length || a - b);
   const plan: MicroBatch[] = [];
   let current: MicroBatch | undefined;
   for (const i of order) {

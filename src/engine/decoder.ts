@@ -54,16 +54,16 @@ function projections(x: Value, w: Weights, rotary: Rotary, config: ModelConfig):
   const normed = (name: string, value: Value, weight: Value | undefined) =>
     weight === undefined ? value : ops.rmsNorm(ops.saved(name, value), weight, config.rmsNormEpsilon);
   const h = ops.rmsNorm(x, w.inputNorm, config.rmsNormEpsilon);
-  const q = normed("qProjected", split(linear(h, w.q, w.qBias), config.heads), w.qNorm);
-  const k = normed("kProjected", split(linear(h, w.k, w.kBias), config.keyValueHeads), w.kNorm);
+  const q = normed("saved.qProjected", split(linear(h, w.q, w.qBias), config.heads), w.qNorm);
+  const k = normed("saved.kProjected", split(linear(h, w.k, w.kBias), config.keyValueHeads), w.kNorm);
   const v = split(linear(h, w.v, w.vBias), config.keyValueHeads);
   return { q: rotate(byHead(q)), k: rotate(byHead(k)), v: byHead(v) };
 }
 
 function feedForward(x: Value, w: Weights, config: ModelConfig): Value {
   const h = ops.rmsNorm(x, w.postAttentionNorm, config.rmsNormEpsilon);
-  const gate = ops.saved("gate", linear(h, w.gate, w.gateBias));
-  const up = ops.saved("up", linear(h, w.up, w.upBias));
+  const gate = ops.saved("saved.gate", linear(h, w.gate, w.gateBias));
+  const up = ops.saved("saved.up", linear(h, w.up, w.upBias));
   return ops.add(x, linear(ops.mul(ops.silu(gate), up), w.down, w.downBias));
 }
 
@@ -76,24 +76,37 @@ function grouped(value: Value, config: ModelConfig, group: number): Value {
 }
 
 /** One layer over x [B, L, d] with an additive mask [L, L]. `k` and `v` are what decoding puts into its cache. */
-export function layer(x: Value, w: Weights, rotary: Rotary, mask: Value, config: ModelConfig): { y: Value; k: Value; v: Value } {
+export function layer(
+  x: Value,
+  w: Weights,
+  rotary: Rotary,
+  mask: Value,
+  config: ModelConfig,
+): { y: Value; k: Value; v: Value } {
   const projected = projections(x, w, rotary, config);
-  const q = ops.saved("q", projected.q);
-  const k = ops.saved("k", projected.k);
-  const v = ops.saved("v", projected.v);
+  const q = ops.saved("saved.q", projected.q);
+  const k = ops.saved("saved.k", projected.k);
+  const v = ops.saved("saved.v", projected.v);
   const group = config.heads / config.keyValueHeads;
-  const scores = ops.matmul(grouped(q, config, group), grouped(k, config, 1), { transB: true, alpha: config.headDim ** -0.5 });
+  const scores = ops.matmul(grouped(q, config, group), grouped(k, config, 1), {
+    transB: true,
+    alpha: config.headDim ** -0.5,
+  });
   const attention = ops.softmax(ops.add(scores, mask));
   const context = ops.reshape(ops.matmul(attention, grouped(v, config, 1)), q.shape);
-  const merged = ops.reshape(ops.transpose(context, [0, 2, 1, 3]), [x.shape[0], x.shape[1], config.heads * config.headDim]);
-  const middle = ops.saved("middle", ops.add(x, linear(ops.saved("context", merged), w.o, w.oBias)));
+  const merged = ops.reshape(ops.transpose(context, [0, 2, 1, 3]), [
+    x.shape[0],
+    x.shape[1],
+    config.heads * config.headDim,
+  ]);
+  const middle = ops.saved("saved.middle", ops.add(x, linear(ops.saved("saved.context", merged), w.o, w.oBias)));
   return { y: feedForward(middle, w, config), k, v };
 }
 
 export interface LayerGraphs {
   /** Inputs: x, mask, positions, cos, sin, weights. Outputs: y and the saved values. */
   forward: CompiledGraph;
-  /** As forward, but with outputs y, k, v only. */
+  /** As forward, but with outputs y, newK and newV only. */
   prefill: CompiledGraph;
   /** Inputs: x, dy, saved values, mask, positions, cos, sin, weights. Outputs: dx and `d.<role>` for each weight. */
   backward: CompiledGraph;
@@ -115,7 +128,7 @@ export function buildLayer(config: ModelConfig): LayerGraphs {
   const savedOutputs = Object.fromEntries(saved.map((value) => [value.name as string, value]));
   return {
     forward: compileGraph({ y, ...savedOutputs }, { recompute: true }),
-    prefill: compileGraph({ y, k, v }, { recompute: true }),
+    prefill: compileGraph({ y, newK: k, newV: v }, { recompute: true }),
     backward,
     saved,
   };

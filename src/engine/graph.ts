@@ -86,7 +86,7 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     const key = `${value.type}/${value.dims.join()}/${Buffer.from(value.data.buffer, value.data.byteOffset, value.data.byteLength).toString("base64")}`;
     let name = constantNames.get(key);
     if (name === undefined) {
-      name = `c${counter++}`;
+      name = `#${counter++}`;
       constantNames.set(key, name);
       constants.push({ name, ...value });
     }
@@ -100,8 +100,8 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     if (value.op === "input" || (value.op === "saved" && !options.recompute)) {
       name = value.name as string;
       const other = inputs.get(name);
-      if (other !== undefined && other !== value) {
-        throw graphError("compile", `one input named ${name}`, "two different ones");
+      if ((other !== undefined && other !== value) || (name in outputs && outputs[name] !== value)) {
+        throw graphError("compile", `one value named ${name}`, "two different ones");
       }
       inputs.set(name, value);
     } else if (value.op === "saved") {
@@ -115,6 +115,13 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     return name;
   };
 
+  // A node writes straight into the graph's output where it can: an Identity would copy.
+  const outputName = new Map<Value, string>();
+  for (const [name, value] of Object.entries(outputs)) {
+    const source = computed(value, options.recompute === true);
+    if (source.onnx !== undefined && !outputName.has(source)) outputName.set(source, name);
+  }
+
   const placeNode = (value: Value): string => {
     const form = value.onnx as OnnxForm;
     const operands = value.inputs.map(place);
@@ -124,7 +131,8 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     const key = JSON.stringify([form.op, operands, attributes]);
     let results = nodeOutputs.get(key);
     if (results === undefined) {
-      results = Array.from({ length: form.outputs ?? 1 }, () => `v${counter++}`);
+      results = Array.from({ length: form.outputs ?? 1 }, () => `%${counter++}`);
+      results[form.output ?? 0] = outputName.get(value) ?? results[form.output ?? 0];
       nodeOutputs.set(key, results);
       nodes.push({ op: form.op, domain: form.domain ?? "", inputs: operands, outputs: results, attributes });
     }
@@ -133,8 +141,9 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
 
   const outputList: { name: string; type: ElementType; shape: readonly Dim[] }[] = [];
   for (const [name, value] of Object.entries(outputs)) {
-    // An output needs a name of its own, also where the same value is asked for twice or is an input.
-    nodes.push({ op: "Identity", domain: "", inputs: [place(value)], outputs: [name], attributes: {} });
+    const placed = place(value);
+    // The same value under two names, an input, or a constant.
+    if (placed !== name) nodes.push({ op: "Identity", domain: "", inputs: [placed], outputs: [name], attributes: {} });
     outputList.push({ name, type: value.type, shape: value.shape });
   }
   const inputList = [...inputs].map(([name, value]) => ({ name, type: value.type, shape: value.shape }));
@@ -143,4 +152,9 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     inputs: inputList.map(({ name }) => name),
     outputs: Object.keys(outputs),
   };
+}
+
+/** The value that computes this one: `saved` only marks it. */
+function computed(value: Value, recompute: boolean): Value {
+  return value.op === "saved" && recompute ? computed(value.inputs[0], recompute) : value;
 }

@@ -133,7 +133,8 @@ export function reshape(x: Value, shape: readonly Dim[]): Value {
     unknown++;
     return -1;
   });
-  const fixed = (dims: readonly Dim[]) => dims.reduce<number>((product, dim) => product * (typeof dim === "number" ? dim : 1), 1);
+  const fixed = (dims: readonly Dim[]) =>
+    dims.reduce<number>((product, dim) => product * (typeof dim === "number" ? dim : 1), 1);
   const symbols = (dims: readonly Dim[]) => dims.filter((dim) => typeof dim === "string").length;
   if (unknown > 1 || (symbols(shape) === 0 && symbols(x.shape) > 0)) {
     throw graphError("reshape", "at most one dimension to be inferred", `${shapeText(x.shape)} to ${shapeText(shape)}`);
@@ -183,7 +184,8 @@ function reduction(op: string, onnxOp: string, x: Value, axes: readonly number[]
 /** Joins along an axis. The dimension there is the sum, so it must be known, or be named by the caller. */
 export function concat(values: readonly Value[], axis: number, dim?: Dim): Value {
   const dims = values.map((value) => value.shape[axis]);
-  const total = dim ?? (dims.every((d) => typeof d === "number") ? (dims as number[]).reduce((a, b) => a + b, 0) : undefined);
+  const total =
+    dim ?? (dims.every((d) => typeof d === "number") ? (dims as number[]).reduce((a, b) => a + b, 0) : undefined);
   if (total === undefined) throw graphError("concat", "fixed dimensions or a name for their sum", `[${dims.join()}]`);
   const shape = values[0].shape.map((d, i) => (i === axis ? total : d));
   return make("concat", values, shape, { op: "Concat", attributes: { axis } }, { axis });
@@ -194,7 +196,8 @@ export function slice(x: Value, axis: number, from: number, to: number | null, d
   const size = x.shape[axis];
   const at = (i: number) => (i < 0 ? (size as number) + i : i);
   const length = dim ?? (typeof size === "number" ? (to === null ? size : at(to)) - at(from) : undefined);
-  if (length === undefined) throw graphError("slice", "a fixed dimension or a name for the new one", shapeText(x.shape));
+  if (length === undefined)
+    throw graphError("slice", "a fixed dimension or a name for the new one", shapeText(x.shape));
   const shape = x.shape.map((d, i) => (i === axis ? length : d));
   const end = to ?? Number.MAX_SAFE_INTEGER;
   return make(
@@ -236,7 +239,11 @@ function normForm(epsilon: number, output: number): Value["onnx"] {
 export function rope(x: Value, positions: Value, cos: Value, sin: Value): Value {
   const half = x.shape[3];
   if (x.shape.length !== 4 || typeof half !== "number" || cos.shape[1] !== half / 2 || sin.shape[1] !== half / 2) {
-    throw graphError("rope", "x [batch, heads, length, dim] and tables [positions, dim / 2]", `${shapeText(x.shape)} and ${shapeText(cos.shape)}`);
+    throw graphError(
+      "rope",
+      "x [batch, heads, length, dim] and tables [positions, dim / 2]",
+      `${shapeText(x.shape)} and ${shapeText(cos.shape)}`,
+    );
   }
   return make("rope", [x, positions, cos, sin], x.shape, { op: "RotaryEmbedding", domain: MICROSOFT });
 }
@@ -249,7 +256,11 @@ export function gatherRows(table: Value, ids: Value): Value {
 /** One element of each row of x [m, n] by int64 `index` [m, 1]: [m, 1]. */
 export function gatherElement(x: Value, index: Value): Value {
   if (x.shape.length !== 2 || index.shape.length !== 2 || index.shape[1] !== 1 || index.shape[0] !== x.shape[0]) {
-    throw graphError("gatherElement", "x [m, n] and index [m, 1]", `${shapeText(x.shape)} and ${shapeText(index.shape)}`);
+    throw graphError(
+      "gatherElement",
+      "x [m, n] and index [m, 1]",
+      `${shapeText(x.shape)} and ${shapeText(index.shape)}`,
+    );
   }
   return make("gatherElement", [x, index], index.shape, { op: "GatherElements", attributes: { axis: 1 } });
 }
@@ -259,7 +270,10 @@ export function oneHot(index: Value, size: number): Value {
   const depth: OnnxConstant = { type: "int64", dims: [], data: BigInt64Array.from([BigInt(size)]) };
   const values: OnnxConstant = { type: "float32", dims: [2], data: new Float32Array([0, 1]) };
   const flat = reshape(index, [index.shape[0]]);
-  return { ...make("oneHot", [flat], [index.shape[0], size], { op: "OneHot", constants: [depth, values] }), type: "float32" };
+  return {
+    ...make("oneHot", [flat], [index.shape[0], size], { op: "OneHot", constants: [depth, values] }),
+    type: "float32",
+  };
 }
 
 /**

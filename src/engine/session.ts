@@ -40,9 +40,13 @@ export class Session {
       });
       return new Session(session, graph.inputs);
     } catch (cause) {
-      throw new RlvrError("RLVR_ENGINE", `engine: expected ONNX Runtime to accept a graph, got ${errorMessage(cause)}`, {
-        cause,
-      });
+      throw new RlvrError(
+        "RLVR_ENGINE",
+        `engine: expected ONNX Runtime to accept a graph, got ${errorMessage(cause)}`,
+        {
+          cause,
+        },
+      );
     }
   }
 

@@ -97,7 +97,11 @@ export class Training {
   }
 
   /** Log-probabilities and entropies of all scored tokens under `weights`. Throws `RLVR_BATCH` for bad sequences. */
-  async logprobs(weights: WeightStore, sequences: readonly TokenSequence[], options: LogprobOptions): Promise<LogprobResult> {
+  async logprobs(
+    weights: WeightStore,
+    sequences: readonly TokenSequence[],
+    options: LogprobOptions,
+  ): Promise<LogprobResult> {
     checkSequences(sequences, this.#config);
     const offsets = scoredOffsets(sequences);
     const total = offsets[sequences.length];
@@ -124,13 +128,22 @@ export class Training {
    * Adds the gradient of Σ dLogprobs·logprob + Σ dEntropies·entropy over the last `logprobs(…, { keep: true })`
    * batch to `gradients` (parallel to `weights.flat`). Linear in both; the weights must be the same as then.
    */
-  async backward(weights: WeightStore, gradients: WeightStore, dLogprobs: Float32Array, dEntropies?: Float32Array): Promise<void> {
+  async backward(
+    weights: WeightStore,
+    gradients: WeightStore,
+    dLogprobs: Float32Array,
+    dEntropies?: Float32Array,
+  ): Promise<void> {
     const batch = this.#batch;
     const total = batch?.offsets[batch.sequences.length];
     if (batch === undefined || dLogprobs.length !== total || (dEntropies && dEntropies.length !== total)) {
-      throw new RlvrError("RLVR_BATCH", `backward: expected ${total ?? "a batch from logprobs and"} cotangents, got ${dLogprobs.length}`, {
-        next: "call logprobs with keep: true first and give one cotangent for each scored token",
-      });
+      throw new RlvrError(
+        "RLVR_BATCH",
+        `backward: expected ${total ?? "a batch from logprobs and"} cotangents, got ${dLogprobs.length}`,
+        {
+          next: "call logprobs with keep: true first and give one cotangent for each scored token",
+        },
+      );
     }
     this.#batch = undefined;
     for (const [index, micro] of batch.plan.entries()) {
@@ -147,12 +160,17 @@ export class Training {
 
   #activationFloats(micro: MicroBatch): number {
     const tokens = micro.sequences.length * micro.length;
-    const layer = this.#layer.saved.reduce((sum, value) => sum + this.#size(value, micro), tokens * this.#config.hiddenSize);
+    const layer = this.#layer.saved.reduce(
+      (sum, value) => sum + this.#size(value, micro),
+      tokens * this.#config.hiddenSize,
+    );
     return this.#config.layers * layer + tokens * this.#config.hiddenSize;
   }
 
   #shape(value: Value, micro: MicroBatch): number[] {
-    return value.shape.map((dim) => (dim === "B" ? micro.sequences.length : dim === "L" ? micro.length : (dim as number)));
+    return value.shape.map((dim) =>
+      dim === "B" ? micro.sequences.length : dim === "L" ? micro.length : (dim as number),
+    );
   }
 
   #size(value: Value, micro: MicroBatch): number {
@@ -239,7 +257,10 @@ export class Training {
       const logprobs = new Float32Array(flat.length);
       const entropies = new Float32Array(flat.length);
       const shape = [flat.length, 1];
-      await this.#sessions.headForward.run({ logprobs: floatTensor(logprobs, shape), entropies: floatTensor(entropies, shape) }, inputs);
+      await this.#sessions.headForward.run(
+        { logprobs: floatTensor(logprobs, shape), entropies: floatTensor(entropies, shape) },
+        inputs,
+      );
       for (let i = 0; i < flat.length; i++) {
         result.logprobs[flat[i]] = logprobs[i];
         result.entropies[flat[i]] = entropies[i];
@@ -264,7 +285,11 @@ export class Training {
     const gradientHead = gradients.array(gradients.view(tieEmbeddings ? "embedding" : "head"));
     const session = dEntropies ? this.#sessions.headBackwardWithEntropy : this.#sessions.headBackward;
     await this.#headChunks(weights, batch, micro, kept, async (inputs, flat, from) => {
-      const cotangent = (all: Float32Array) => floatTensor(Float32Array.from(flat, (at) => all[at]), [flat.length, 1]);
+      const cotangent = (all: Float32Array) =>
+        floatTensor(
+          Float32Array.from(flat, (at) => all[at]),
+          [flat.length, 1],
+        );
       const outputs: Feeds = {
         dh: floatTensor(dHidden.subarray(from * d, (from + flat.length) * d), [flat.length, d]),
         "d.finalNorm": floatTensor(dNorm, [d]),
@@ -299,9 +324,17 @@ export class Training {
     eachScored(batch, micro, (row, _flat, i) => spread.set(dHidden.subarray(i * d, (i + 1) * d), row * d));
     const views = gradients.views.filter((view) => view.layer === 0);
     const parts = views.map((view) => this.#backwardScratch.take(view.to - view.from));
-    const outputs: Feeds = Object.fromEntries(views.map((view, i) => [`d.${view.role}`, floatTensor(parts[i], view.shape)]));
+    const outputs: Feeds = Object.fromEntries(
+      views.map((view, i) => [`d.${view.role}`, floatTensor(parts[i], view.shape)]),
+    );
     for (let layer = this.#config.layers - 1; layer >= 0; layer--) {
-      await this.#sessions.layerBackward.run({ dx, ...outputs }, weights.layerFeeds[layer], common, kept.layers[layer], { dy });
+      await this.#sessions.layerBackward.run(
+        { dx, ...outputs },
+        weights.layerFeeds[layer],
+        common,
+        kept.layers[layer],
+        { dy },
+      );
       for (const [i, view] of views.entries()) {
         const target = gradients.views.find((other) => other.layer === layer && other.role === view.role);
         addInto(gradients.array(target as typeof view), parts[i]);

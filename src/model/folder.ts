@@ -6,7 +6,7 @@ import { syncDirectory, writeFileAtomic } from "../base/files.ts";
 import { type ModelConfig, parseModelConfig, renderModelConfig } from "./config.ts";
 import { ConfigReader } from "./config-reader.ts";
 import { elements, type ParameterShape, parameterShapes } from "./parameters.ts";
-import { type FloatType, readTensor, type StoredTensor, writeSafetensors } from "./safetensors.ts";
+import { type FloatType, readTensor, removeQuietly, type StoredTensor, writeSafetensors } from "./safetensors.ts";
 import { listWeights, readJson, weightsFile } from "./weights.ts";
 
 export interface Model {
@@ -178,7 +178,7 @@ export function saveModelFolder(path: string, options: SaveOptions): void {
     syncDirectory(temporary);
     moveIntoPlace(temporary, target);
   } catch (cause) {
-    rmSync(temporary, { recursive: true, force: true });
+    removeQuietly(temporary);
     if (cause instanceof RlvrError) throw cause;
     throw new RlvrError("RLVR_WRITE_FAILED", `save: expected to write ${path}, got ${errorMessage(cause)}`, {
       next: "free disk space or choose another folder; what was there before is unchanged",
@@ -210,7 +210,10 @@ function copyCompanions(from: string, to: string): void {
 function moveIntoPlace(temporary: string, target: string): void {
   const old = `${target}.old-${process.pid}`;
   const replaced = existsSync(target);
-  if (replaced) renameSync(target, old);
+  if (replaced) {
+    removeQuietly(old);
+    renameSync(target, old);
+  }
   try {
     renameSync(temporary, target);
   } catch (error) {
@@ -218,9 +221,5 @@ function moveIntoPlace(temporary: string, target: string): void {
     throw error;
   }
   syncDirectory(dirname(target));
-  try {
-    rmSync(old, { recursive: true, force: true });
-  } catch {
-    // The new folder is in place; what is left of the old one does no harm.
-  }
+  removeQuietly(old); // the new folder is in place; what might be left of the old one does no harm
 }

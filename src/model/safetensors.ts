@@ -91,12 +91,21 @@ export function writeSafetensors(
     renameSync(temporary, file);
     syncDirectory(dirname(file));
   } catch (cause) {
-    rmSync(temporary, { force: true });
+    removeQuietly(temporary);
     if (cause instanceof RlvrError) throw cause;
     throw new RlvrError("RLVR_WRITE_FAILED", `write: expected to write ${file}, got ${errorMessage(cause)}`, {
       next: "free disk space or choose another folder; the file that was there before is unchanged",
       cause,
     });
+  }
+}
+
+/** Removes what a failed write left; a failure to do so must not hide the first one. */
+export function removeQuietly(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // Nothing can be done about it.
   }
 }
 

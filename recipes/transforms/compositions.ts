@@ -1,5 +1,4 @@
-import { hash32, type RandomStream } from "../../src/base/random.ts";
-import type { Split } from "../../src/tasks/task.ts";
+import { RandomStream, type Split } from "rlvr";
 import { STEP_KINDS, STEPS, type Step, type StepKind } from "./steps.ts";
 
 const REDUCERS = STEP_KINDS.filter((kind) => STEPS[kind].group === "reduce");
@@ -100,6 +99,6 @@ export function familyOf(steps: readonly Step[]): string {
  * seed of tasks or demonstrations ever moves a test family into training.
  */
 export function splitOf(family: string): Split {
-  const place = hash32(`transforms/${family}`) % 20;
+  const place = new RandomStream(0, "transforms", "side", family).integer(20);
   return place < 14 ? "train" : place < 16 ? "validation" : "test";
 }

@@ -1,6 +1,5 @@
-import { RandomStream } from "../../src/base/random.ts";
+import { type Demonstration, RandomStream } from "rlvr";
 import type { CodeTest } from "../../src/tasks/code.ts";
-import type { Demonstration } from "../../src/tasks/demonstration.ts";
 import { randomStep } from "./compositions.ts";
 import { type Problem, randomProblem } from "./problem.ts";
 import { renderProgram, runSteps, STEP_KINDS, STEPS, type Step } from "./steps.ts";

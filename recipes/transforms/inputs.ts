@@ -1,4 +1,4 @@
-import type { RandomStream } from "../../src/base/random.ts";
+import type { RandomStream } from "rlvr";
 import { runSteps, STEPS, type Step } from "./steps.ts";
 
 /** Inputs of each test set. */

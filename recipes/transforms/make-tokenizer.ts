@@ -14,14 +14,13 @@ import { transformsTasks } from "./tasks.ts";
 
 export const VOCABULARY_SIZE = 576;
 const SPECIAL_TOKENS = ["<|pad|>", "<|eos|>"];
-/** Pieces of the vocabulary are the same from about 2,000 texts on. */
-const TEXTS = 4000;
+/** Demonstrations, all of them right, whose prompts and programs the vocabulary is learned from. */
+const DEMONSTRATIONS = 4000;
 
 export function makeTokenizer(folder: string): void {
-  const texts = transformsDemonstrations(0, { count: TEXTS, wrongShare: 0 }).flatMap(({ prompt, completion }) => [
-    prompt as string,
-    completion,
-  ]);
+  const texts = transformsDemonstrations(0, { count: DEMONSTRATIONS, wrongShare: 0 }).flatMap(
+    ({ prompt, completion }) => [prompt as string, completion],
+  );
   const json = trainBpe(texts, { vocabularySize: VOCABULARY_SIZE, specialTokens: SPECIAL_TOKENS });
   const config = {
     tokenizer_class: "PreTrainedTokenizerFast",

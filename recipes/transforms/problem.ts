@@ -1,6 +1,5 @@
-import type { RandomStream } from "../../src/base/random.ts";
+import type { RandomStream, Split } from "rlvr";
 import type { CodeReference, CodeTest } from "../../src/tasks/code.ts";
-import type { Split } from "../../src/tasks/task.ts";
 import { familyOf, randomComposition, splitOf } from "./compositions.ts";
 import { chooseInputs } from "./inputs.ts";
 import { runSteps, STEPS, type Step } from "./steps.ts";

@@ -1,5 +1,5 @@
+import { RandomStream } from "rlvr";
 import { describe, expect, it } from "vitest";
-import { RandomStream } from "../../src/base/random.ts";
 import { familyOf, randomComposition, randomStep, splitOf } from "./compositions.ts";
 import { shortened } from "./inputs.ts";
 import { randomProblem } from "./problem.ts";

@@ -1,6 +1,5 @@
-import { RandomStream } from "../../src/base/random.ts";
+import { RandomStream, type Split, type Task, type TaskSet } from "rlvr";
 import type { CodeReference } from "../../src/tasks/code.ts";
-import type { Split, Task, TaskSet } from "../../src/tasks/task.ts";
 import { compositionKey, type Problem, randomProblem } from "./problem.ts";
 
 /** Tasks on each side. */

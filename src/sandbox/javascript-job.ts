@@ -10,7 +10,7 @@ import type { PlainValue, TaggedValue } from "./values.ts";
  */
 export type CandidateForm =
   | { kind: "function" }
-  | { kind: "expression"; parameters: string[] }
+  | { kind: "expression"; parameters: readonly string[] }
   | { kind: "program"; entry: string };
 
 /** One candidate with the argument lists it is called with. Calls of one candidate share its state, not arguments. */

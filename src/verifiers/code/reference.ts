@@ -1,0 +1,34 @@
+import { encodeValue, type PlainValue } from "../../sandbox/values.ts";
+
+/** One test: the arguments go to the candidate, the expected value stays here. */
+export interface CodeTest {
+  args: PlainValue[];
+  expected: PlainValue;
+}
+
+/** Tests of a task: in the prompt, for the reward, and for evaluation only. */
+export interface CodeReference {
+  visible: CodeTest[];
+  hidden: CodeTest[];
+  heldOut: CodeTest[];
+}
+
+export const TEST_SETS = ["visible", "hidden", "heldOut"] as const;
+export type TestSet = (typeof TEST_SETS)[number];
+
+/** What is wrong with a reference; undefined when tests in `deciding` exist and all values are plain. */
+export function referenceFault(reference: CodeReference, deciding: TestSet): string | undefined {
+  for (const set of TEST_SETS) {
+    if (!Array.isArray(reference?.[set]))
+      return `reference.${set}: expected a list of tests, got ${typeof reference?.[set]}`;
+    for (const [index, test] of reference[set].entries()) {
+      try {
+        encodeValue(test.args);
+        encodeValue(test.expected);
+      } catch (error) {
+        return `reference.${set}[${index}]: ${(error as Error).message}`;
+      }
+    }
+  }
+  return reference[deciding].length > 0 ? undefined : `reference.${deciding}: expected at least one test, got none`;
+}

@@ -1,6 +1,6 @@
 import { RlvrError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
-import type { Interval } from "../runs/events.ts";
+import type { Evaluation, Interval } from "../runs/events.ts";
 
 export interface BootstrapOptions {
   seed: number;
@@ -67,4 +67,16 @@ export function bootstrapDifference(
     Array.from(before, (value, index) => after[index] - value),
     options,
   );
+}
+
+/** The mean difference over the tasks that both evaluations judged, with its interval; null where they do not tell their tasks. */
+export function pairedGain(before: Evaluation, after: Evaluation): Interval | null {
+  const earlier = new Map((before.perTask ?? []).map((task) => [task.id, task]));
+  const pairs = (after.perTask ?? []).flatMap((task) => {
+    const other = earlier.get(task.id);
+    return other && other.samples > 0 && task.samples > 0 ? [[other, task]] : [];
+  });
+  if (pairs.length === 0) return null;
+  const share = (side: number) => pairs.map((pair) => pair[side].passed / pair[side].samples);
+  return bootstrapDifference(share(0), share(1), { seed: 0 });
 }

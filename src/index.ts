@@ -1,0 +1,18 @@
+export { errorMessage, RlvrError } from "./base/errors.ts";
+export { RandomStream } from "./base/random.ts";
+export * from "./config/index.ts";
+export { type BootstrapOptions, bootstrapDifference, bootstrapMean, pairedGain } from "./evaluate/intervals.ts";
+export { passAtK, passHatK } from "./evaluate/pass-at-k.ts";
+export type * from "./runs/events.ts";
+export * from "./runs/index.ts";
+export type { Demonstration } from "./tasks/demonstration.ts";
+export type { ChatMessage, Split, Task, TaskSet } from "./tasks/task.ts";
+export type {
+  Contract,
+  Limit,
+  Outcome,
+  Verdict,
+  Verifier,
+  VerifyItem,
+  VerifyPurpose,
+} from "./verifiers/verifier.ts";

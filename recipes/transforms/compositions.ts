@@ -47,6 +47,11 @@ const INJECTIVE: StepKind[] = [...INCREASING, "negate"];
 const LINEAR: StepKind[] = ["times", "negate"];
 const KEEPS_DIVISORS: StepKind[] = ["negate", "abs"];
 const DIVISIBILITY: StepKind[] = ["even", "odd", "multiples"];
+/** Slices that may come before or after a scan. */
+const SCAN_SLICES: Partial<Record<StepKind, StepKind[]>> = {
+  differences: ["dropFirst", "dropLast"],
+  runningSum: ["takeFirst", "dropLast"],
+};
 
 /** Whether two neighbouring steps may change places without changing the function, whatever their numbers. */
 function commute(a: StepKind, b: StepKind): boolean {
@@ -54,32 +59,45 @@ function commute(a: StepKind, b: StepKind): boolean {
     const [gx, gy] = [STEPS[x].group, STEPS[y].group];
     if (gx === "filter") return gy === "filter" || gy === "order" || gy === "unique";
     if (gx === "map" && (y === "reverse" || gy === "slice")) return true;
-    if (INCREASING.includes(x) && (y === "sortUp" || y === "sortDown")) return true;
+    if (INCREASING.includes(x) && y === "sortUp") return true;
     if (INJECTIVE.includes(x) && gy === "unique") return true;
     if (LINEAR.includes(x) && gy === "scan") return true;
     if (KEEPS_DIVISORS.includes(x) && DIVISIBILITY.includes(y)) return true;
     if (x === "square" && (y === "even" || y === "odd")) return true;
     if (x === "times" && (y === "negate" || y === "abs")) return true;
     if (x === "add" && y === "subtract") return true;
-    if (gx === "unique" && (y === "sortUp" || y === "sortDown")) return true;
+    if (gx === "unique" && y === "sortUp") return true;
+    if (SCAN_SLICES[x]?.includes(y)) return true;
     return x === "dropFirst" && y === "dropLast";
   };
   return one(a, b) || one(b, a);
 }
 
+/** What two neighbouring steps are the same as, where a reversal or a change of sign can move behind or vanish. */
+function rewritten(a: StepKind, b: StepKind): StepKind[] | undefined {
+  if (a === "negate" && b === "negate") return [];
+  if (a === "negate" && b === "sortUp") return ["sortUp", "negate", "reverse"];
+  if (a !== "reverse") return undefined;
+  if (b === "reverse") return [];
+  if (b === "sortUp" || STEPS[b].group === "reduce") return [b];
+  if (b === "differences") return ["differences", "negate", "reverse"];
+  const mirrored = MIRROR[b] ?? (commute("reverse", b) ? b : undefined);
+  return mirrored && [mirrored, "reverse"];
+}
+
 /**
- * The family of a composition: its step kinds, numbers ignored, in an order that is the same for compositions that
- * differ only in steps that may change places ("keep even, sort up" and "sort up, keep even" are one family).
+ * The family of a composition: its step kinds, numbers ignored, in a form that is the same for compositions that differ
+ * only in steps that may change places ("keep even, sort up" and "sort up, keep even"), or in the side from which a list
+ * is taken ("reverse, take first" and "take last, reverse"). To sort down is to sort up and reverse.
  */
 export function familyOf(steps: readonly Step[]): string {
-  const kinds = steps.map((step) => step.kind);
-  // A reversal moves behind what it can: "reverse, take first" is "take last, reverse".
-  for (let i = kinds.length - 2; i >= 0; i--) {
-    for (let j = i; j + 1 < kinds.length && kinds[j] === "reverse"; j++) {
-      const next = kinds[j + 1];
-      if (MIRROR[next] === undefined && !commute("reverse", next)) break;
-      kinds[j] = MIRROR[next] ?? next;
-      kinds[j + 1] = "reverse";
+  let kinds = steps.flatMap<StepKind>(({ kind }) => (kind === "sortDown" ? ["sortUp", "reverse"] : [kind]));
+  for (let i = 0; i + 1 < kinds.length; ) {
+    const other = rewritten(kinds[i], kinds[i + 1]);
+    if (other === undefined) i++;
+    else {
+      kinds = [...kinds.slice(0, i), ...other, ...kinds.slice(i + 2)];
+      i = Math.max(0, i - 1);
     }
   }
   const ordered: StepKind[] = [];

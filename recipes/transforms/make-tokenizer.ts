@@ -15,7 +15,7 @@ import { transformsTasks } from "./tasks.ts";
 export const VOCABULARY_SIZE = 576;
 const SPECIAL_TOKENS = ["<|pad|>", "<|eos|>"];
 /** Demonstrations, all of them right, whose prompts and programs the vocabulary is learned from. */
-const DEMONSTRATIONS = 4000;
+const DEMONSTRATIONS = 2000;
 
 export function makeTokenizer(folder: string): void {
   const texts = transformsDemonstrations(0, { count: DEMONSTRATIONS, wrongShare: 0 }).flatMap(

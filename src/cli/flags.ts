@@ -20,13 +20,18 @@ const titles: Record<string, string> = {
 /** Sections of keys that do nothing in a command. */
 export type Section = keyof typeof titles;
 
-const placeholder = (field: Field): string =>
-  ({ number: "number", integer: "n", string: "text", boolean: "true|false", enum: (field.choices ?? []).join("|") })[
-    field.kind
-  ];
+/** The choices as one word; too many of them would push every description to the right. */
+const choicesWord = (field: Field): string => (field.choices ?? []).join("|");
+const isWide = (field: Field): boolean => choicesWord(field).length > 22;
+
+function placeholder(field: Field): string {
+  if (field.kind === "enum") return isWide(field) ? "choice" : choicesWord(field);
+  return { number: "number", integer: "n", string: "text", boolean: "true|false" }[field.kind];
+}
 
 function describe(field: Field): string {
-  return field.default === undefined ? field.description : `${field.description} [${field.default}]`;
+  const said = isWide(field) ? `${choicesWord(field)}: ${field.description}` : field.description;
+  return field.default === undefined ? said : `${said} [${field.default}]`;
 }
 
 /** Short flags that stand for a longer key in one command, for example `--steps` for `sft.steps`. */
@@ -98,7 +103,8 @@ export function configHelp(): string {
       last = section(field);
       lines.push("", `${titles[last]}:`);
     }
-    lines.push(`  ${field.path}`, `      ${describe(field)}`, `      ${field.expected}; ${field.variable}`);
+    const value = field.default === undefined ? "" : ` [${field.default}]`;
+    lines.push(`  ${field.path}${value}`, `      ${field.description}`, `      ${field.expected}; ${field.variable}`);
   }
   return `${lines.join("\n")}\n`;
 }

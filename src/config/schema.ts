@@ -186,13 +186,17 @@ const sft = z
     evaluateEverySteps: count(0).default(0).describe("steps between evaluations; 0 = none"),
     optimizer: optimizer(1e-3, 20),
     from: newModel.optional().describe("start from random weights of this shape; the vocabulary is the tokenizer's"),
-    out: z.string().min(1).optional().describe("folder the trained model is written to, relative to the config file"),
+    out: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("folder the trained model is written to; a path in the config file is relative to that file"),
   })
   .prefault({});
 
 /** The whole config as an object schema. Use `parseConfig` to check one: it also names the nearest key. */
 export const configSchema = z.strictObject({
-  model: z.string().min(1).describe("Hugging Face model folder, relative to the config file"),
+  model: z.string().min(1).describe("Hugging Face model folder; a path in the config file is relative to that file"),
   tasks: z.custom<TaskSource>(isTaskSource).describe("task set, or a function of the seed that makes it"),
   verifier: z
     .custom<VerifierSource>((value) => typeof value === "function")

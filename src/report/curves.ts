@@ -1,4 +1,4 @@
-import { type MetricName, type MetricRecord, metricNames } from "../runs/metrics.ts";
+import type { MetricName, MetricRecord } from "../runs/metrics.ts";
 import { type Chart, chartFigure, type Series } from "./chart.ts";
 import { dataTable } from "./page.ts";
 
@@ -10,7 +10,11 @@ export function movingAverage(values: (number | null | undefined)[], size: numbe
   });
 }
 
-type Drawn = Omit<Chart, "steps" | "series" | "marks"> & { of: [name: MetricName, label: string, color: number][] };
+type Drawn = Omit<Chart, "steps" | "series" | "marks"> & {
+  of: [name: MetricName, label: string, color: number][];
+  /** Left out where nothing but 0 was measured. */
+  unlessZero?: boolean;
+};
 
 function charts(limits: { warn?: number; stop?: number }): Drawn[] {
   return [
@@ -73,7 +77,8 @@ function charts(limits: { warn?: number; stop?: number }): Drawn[] {
     },
     {
       title: "Clipped tokens",
-      caption: "Share of tokens whose ratio was clipped; 0 with one update a step.",
+      caption: "Share of tokens whose ratio was clipped.",
+      unlessZero: true,
       low: 0,
       of: [
         ["clip/low", "below", 1],
@@ -103,7 +108,7 @@ export function curves(
   const marks = options.marks;
   const reward = chartFigure({
     title: "Reward",
-    caption: `${metricNames["reward/mean"]}; the line is the mean of the last ${options.averageOver} steps.`,
+    caption: `Mean reward of the step's rollouts, verdict error left out. Strong line: mean of the last ${options.averageOver} steps.`,
     steps,
     series: [
       { name: "each step", values: values("reward/mean"), color: 0, faint: true },
@@ -113,7 +118,8 @@ export function curves(
     high: 1,
     marks,
   });
-  const others = charts(options).map(({ of, ...chart }) => {
+  const others = charts(options).map(({ of, unlessZero, ...chart }) => {
+    if (unlessZero && of.every(([name]) => values(name).every((value) => !value))) return "";
     const series: Series[] = of.map(([name, label, color]) => ({ name: label, values: values(name), color }));
     return chartFigure({ ...chart, steps, series, marks });
   });

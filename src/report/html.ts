@@ -14,13 +14,12 @@ function gainText(before: Evaluation, after: Evaluation): string {
   const paired = pairedGain(before, after);
   const gain = after.passAt1.estimate - before.passAt1.estimate;
   const apart = after.passAt1.low > before.passAt1.high || after.passAt1.high < before.passAt1.low;
-  const range = paired
-    ? `, paired difference ${signed(paired.estimate)} [${signed(paired.low)}, ${signed(paired.high)}]`
-    : "";
   const verdict = apart
     ? "The intervals do not overlap."
     : "The intervals overlap: this evaluation alone does not show a change.";
-  return `<p class="gain"><b class="${gain >= 0 ? "up" : "down"}">${signed(gain)}</b> pass@1${range}</p><p class="soft">${verdict}</p>`;
+  const range = paired ? ` [${signed(paired.low)}, ${signed(paired.high)}]` : "";
+  const how = paired ? "Paired difference over the same tasks, 95 % interval. " : "";
+  return `<p class="gain"><b class="${gain >= 0 ? "up" : "down"}">${signed(gain)}</b>${range}</p><p class="soft small">${how}${verdict}</p>`;
 }
 
 function headline(before: Evaluation | null, after: Evaluation | null): string {
@@ -126,7 +125,7 @@ export function renderReport(runFolder: string): string {
     `<header><h1>${escapeHtml(name)}</h1><p class="soft">${escapeHtml(facts.join(" · "))}</p></header>`,
     headline(before, after),
     alertSection(alerts),
-    `<h2>Training</h2>`,
+    `<h2>Training</h2>${alerts.length > 0 && metrics.length > 0 ? `<p class="soft small">Dashed vertical lines: steps with an alert.</p>` : ""}`,
     metrics.length > 0
       ? curves(metrics, {
           marks: alerts.map((alert) => alert.step),

@@ -33,7 +33,11 @@ export function spawnJavaScriptChild(nodePath: string, limits: SandboxLimits): C
   ];
   const options = { env: {}, cwd: folder, detached: true, windowsHide: true } as const;
   if (process.platform === "win32") return spawn(nodePath, node, options);
-  return spawn("/bin/sh", ["-c", `${ulimits(limits)}; exec "$@"`, "sh", nodePath, ...node], options);
+  return spawn(
+    "/bin/sh",
+    ["-c", `${ulimits(limits)}; unset PWD OLDPWD SHLVL _; exec "$@"`, "sh", nodePath, ...node],
+    options,
+  );
 }
 
 /** A limit that the system refuses is already lower there, or missing; the child starts either way. */

@@ -117,6 +117,22 @@ describe("a pool", () => {
   });
 });
 
+describe("a child", () => {
+  it.runIf(process.platform === "linux")("has an empty environment, and reaches no file but its own code", async () => {
+    const pool = createJavaScriptPool({ workers: 1 });
+    await pool.ready();
+    const [pid] = pool.processes();
+    expect(readFileSync(`/proc/${pid}/environ`, "utf8")).toBe("");
+    const flags = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+    expect(flags).toContain("--experimental-permission");
+    expect(flags.filter((flag) => flag.startsWith("--allow"))).toEqual([
+      expect.stringMatching(/^--allow-fs-read=.*sandbox.\*$/),
+    ]);
+    expect(readFileSync(`/proc/${pid}/limits`, "utf8")).toMatch(/Max file size +0 +0/);
+    await pool.close();
+  });
+});
+
 describe("the life of a pool", () => {
   it("leaves no process behind", async () => {
     const pool = createJavaScriptPool({ workers: 2, limits: { wallMs: 60_000 } });

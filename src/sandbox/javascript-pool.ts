@@ -5,7 +5,7 @@ import { MAX_FRAME_BYTES } from "./frames.ts";
 import type { CandidateForm, JavaScriptJob, JobResult, WireJob, WireResult } from "./javascript-job.ts";
 import { JavaScriptWorker, type PendingJob, takeBatch, type WorkerEnd } from "./javascript-worker.ts";
 import { DEFAULT_LIMITS, type SandboxLimits } from "./limits.ts";
-import { decodeValue, encodeValue, ValueError } from "./values.ts";
+import { decodeValue, encodeValue, type PlainValue, type TaggedValue, ValueError } from "./values.ts";
 
 export interface JavaScriptPoolOptions {
   /** Number of child processes; the number of cores if left out. */
@@ -88,7 +88,9 @@ class Pool implements JavaScriptPool {
 
   async run(jobs: JavaScriptJob[]): Promise<JobResult[]> {
     if (this.#closed) throw closedError();
-    const prepared = jobs.map((job) => this.#prepare(job));
+    // Many candidates of one task share their argument lists: each is encoded once.
+    const encoded = new Map<PlainValue[], TaggedValue[]>();
+    const prepared = jobs.map((job) => this.#prepare(job, encoded));
     const results = await Promise.all(
       prepared.map((job) => (job === undefined ? tooLong(this.limits) : this.#submit(job))),
     );
@@ -109,11 +111,15 @@ class Pool implements JavaScriptPool {
   }
 
   /** The wire form of a job; undefined for a source above the limit, which need not be sent to be judged. */
-  #prepare(job: JavaScriptJob): WireJob | undefined {
+  #prepare(job: JavaScriptJob, encoded: Map<PlainValue[], TaggedValue[]>): WireJob | undefined {
     checkForm(job.form);
     if (Buffer.byteLength(job.source) > this.limits.sourceBytes) return undefined;
     try {
-      const calls = job.calls.map((args) => args.map((value) => encodeValue(value)));
+      const calls = job.calls.map((args) => {
+        const known = encoded.get(args) ?? args.map((value) => encodeValue(value));
+        encoded.set(args, known);
+        return known;
+      });
       return { id: this.#nextId++, source: job.source, form: job.form, calls };
     } catch (error) {
       if (error instanceof ValueError) throw inputError(`arguments: ${error.message}`, "pass plain data only");

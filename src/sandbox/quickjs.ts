@@ -7,6 +7,8 @@ const CLOCK_NS = 1_577_836_800_000_000_000n;
 const ERRNO_BADF = 8;
 const ERRNO_NOSYS = 52;
 const COMPILE_ONLY = 1 << 5;
+/** The module's stack fills the first MiB of its memory and grows down from here. */
+const STACK_TOP = 1024 * 1024;
 /** Only this much below the stack pointer can have been written: the engine's own stack limit, and room for its C code. */
 const STACK_MARGIN = 96 * 1024;
 
@@ -103,8 +105,9 @@ export class QuickJS {
     // Free space inside the image, so that an ordinary candidate does not have to grow the memory.
     x.wasm_free(x.wasm_malloc(512 * 1024));
     this.#imageStackPointer = x.__stack_pointer.value;
-    // The stack lies at the bottom of the memory and grows down from the pointer: what is below its reach never changes.
-    this.#imageStart = Math.max(0, this.#imageStackPointer - this.#limits.stackBytes - STACK_MARGIN);
+    // What is below the stack's reach never changes, and need not be put back.
+    const reach = this.#imageStackPointer - this.#limits.stackBytes - STACK_MARGIN;
+    this.#imageStart = this.#imageStackPointer === STACK_TOP ? Math.max(0, reach) : 0;
     this.#image = new Uint8Array(x.memory.buffer).slice();
   }
 

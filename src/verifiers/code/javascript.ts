@@ -46,12 +46,15 @@ export function javascriptVerifier(options: JavaScriptVerifierOptions = {}): Ver
       const deciding: TestSet = purpose === "evaluation" ? "heldOut" : "hidden";
       const verdicts: Verdict[] = new Array(items.length);
       const running: { index: number; source: string; tests: PlacedTest[] }[] = [];
+      const faults = new Map<CodeReference, string | undefined>();
       for (const [index, { task, completion }] of items.entries()) {
-        const fault = referenceFault(task.reference, deciding);
+        const { reference } = task;
+        if (!faults.has(reference)) faults.set(reference, referenceFault(reference, deciding));
+        const fault = faults.get(reference);
         const source = extractCode(completion, extraction);
         if (fault !== undefined) verdicts[index] = verdict("error", purpose, { error: fault });
         else if (source === "") verdicts[index] = verdict("invalid", purpose, { reason: "there is no code" });
-        else running.push({ index, source, tests: placedTests(task.reference, purpose) });
+        else running.push({ index, source, tests: placedTests(reference, purpose) });
       }
       const results = await pool().run(
         running.map(({ index, source, tests }) => ({

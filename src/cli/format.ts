@@ -15,8 +15,7 @@ export function duration(seconds: number): string {
 export function short(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  if (value === 0) return "0";
-  if (Number.isInteger(value) && size < 1e6) return String(value);
+  if (Number.isInteger(value) && size < 1e12) return value.toLocaleString("en-US");
   if (size >= 1e5 || size < 1e-3) return value.toExponential(1);
   return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(3);
 }

@@ -104,8 +104,7 @@ export class Progress {
 
   #live(line: string): void {
     if (!this.#screen.live) return;
-    const cut = oneLine(line, this.#screen.columns - 1);
-    this.#screen.write(`\r\x1b[2K${cut}`);
+    this.#screen.write(`\r\x1b[2K${line.slice(0, this.#screen.columns - 1)}`);
     this.#liveLine = line;
   }
 

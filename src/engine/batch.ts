@@ -9,6 +9,8 @@ export interface TokenSequence {
   tokens: ArrayLike<number>;
   /** Index of the first scored token, at least 1: the first token has nothing before it. */
   scoreFrom: number;
+  /** Scored, but left out of `backward`: for sequences whose cotangents are 0 anyway. */
+  frozen?: boolean;
 }
 
 /** Sequences that go through the layers together: `rows` sequences, padded on the right to `length` tokens. */
@@ -16,6 +18,8 @@ export interface MicroBatch {
   /** Indices into the batch. */
   sequences: number[];
   length: number;
+  /** All its sequences are frozen. */
+  frozen: boolean;
 }
 
 /** Start of each sequence in the flat array of scored tokens, and the end. */
@@ -47,18 +51,20 @@ export function checkSequences(sequences: readonly TokenSequence[], config: Mode
 
 /**
  * Splits a batch into micro-batches of at most `budget` tokens, padding included. Sequences of similar length go
- * together, so that little is padded; a sequence longer than the budget gets a micro-batch of its own.
+ * together, so that little is padded, and frozen ones apart; a sequence longer than the budget gets one of its own.
  */
 export function planMicroBatches(sequences: readonly TokenSequence[], budget: number): MicroBatch[] {
-  const order = sequences
-    .map((_, i) => i)
-    .sort((a, b) => sequences[b].tokens.length - sequences[a].tokens.length || a - b);
+  const length = (i: number) => sequences[i].tokens.length;
+  const frozen = (i: number) => sequences[i].frozen === true;
+  const order = sequences.map((_, i) => i);
+  order.sort((a, b) => Number(frozen(a)) - Number(frozen(b)) || length(b) - length(a) || a - b);
   const plan: MicroBatch[] = [];
   let current: MicroBatch | undefined;
   for (const i of order) {
     // Longest first, so the first sequence of a micro-batch decides its length.
-    if (current === undefined || (current.sequences.length + 1) * current.length > budget) {
-      current = { sequences: [], length: sequences[i].tokens.length };
+    const fits = current && current.frozen === frozen(i) && (current.sequences.length + 1) * current.length <= budget;
+    if (current === undefined || !fits) {
+      current = { sequences: [], length: length(i), frozen: frozen(i) };
       plan.push(current);
     }
     current.sequences.push(i);

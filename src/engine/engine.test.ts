@@ -128,6 +128,16 @@ describe("log-probabilities and gradients", () => {
     expect(distance(await gradient(other, sequences, c), await gradient(engine, sequences, c))).toBeLessThan(1e-5);
   });
 
+  it("frozen sequences are scored alike and add nothing to the gradient", async () => {
+    const c = cotangents(total);
+    const mixed = sequences.map((sequence, i) => ({ ...sequence, frozen: i % 2 === 0 }));
+    const { logprobs, offsets } = await engine.logprobs(sequences, { temperature: 1, keep: false });
+    const same = await engine.logprobs(mixed, { temperature: 1, keep: false });
+    for (const [i, x] of logprobs.entries()) expect(same.logprobs[i]).toBeCloseTo(x, 5);
+    const masked = c.map((x, t) => (sequences.findLastIndex((_, s) => offsets[s] <= t) % 2 === 0 ? 0 : x));
+    expect(distance(await gradient(engine, mixed, c), await gradient(engine, sequences, masked))).toBeLessThan(1e-5);
+  });
+
   it("does not depend on the width that a sequence is padded to, nor on its neighbours or their order", async () => {
     const alone: LogprobResult[] = [];
     for (const sequence of sequences) alone.push(await engine.logprobs([sequence], { temperature: 1, keep: false }));

@@ -114,8 +114,8 @@ export class Training {
     }
     let floats = 0;
     for (const micro of plan) {
-      floats += this.#activationFloats(micro);
-      const keep = options.keep && floats * 4 <= this.#options.activationBytes;
+      if (!micro.frozen) floats += this.#activationFloats(micro);
+      const keep = options.keep && !micro.frozen && floats * 4 <= this.#options.activationBytes;
       if (!keep) this.#scratch.reset();
       const kept = await this.#forward(weights, batch, micro, keep ? this.#kept : this.#scratch);
       if (options.keep) batch.kept.push(keep ? kept : undefined);
@@ -147,6 +147,7 @@ export class Training {
     }
     this.#batch = undefined;
     for (const [index, micro] of batch.plan.entries()) {
+      if (micro.frozen) continue;
       let kept = batch.kept[index];
       if (kept === undefined) {
         this.#scratch.reset();

@@ -174,6 +174,24 @@ export class RunFolder {
   }
 
   /**
+   * The last healthy step, where the run was stopped between deciding to return and having returned; Infinity else.
+   * A loop that resumes must not start from a checkpoint after it.
+   */
+  undoneReturn(): number {
+    const last = readRun(this.path)
+      .events()
+      .findLast(({ event, level }) => event === "returned" || (event === "alert" && level === "return")) as
+      | (Alert & { event: string })
+      | undefined;
+    return last?.event === "alert" ? (last.values.healthyStep ?? last.step - 1) : Number.POSITIVE_INFINITY;
+  }
+
+  /** Text of a small file of the run. */
+  readFile(name: string): string {
+    return readFileSync(join(this.path, name), "utf8");
+  }
+
+  /**
    * Goes back to a step: metrics, rollouts and checkpoints after it are removed, so that what follows equals a run that
    * was never interrupted. Of the events after it only returns stay. The partial last line of a crash goes too.
    */

@@ -40,7 +40,7 @@ describe("progress", () => {
     const plain = screen(false);
     const progress = new Progress(plain);
     progress.handle({ event: "step", step: 1, steps: 50, metrics, etaSeconds: 139 });
-    progress.handle({ event: "progress", phase: "evaluate", done: 1, total: 2 });
+    progress.handle({ event: "progress", phase: "evaluate before", done: 1, total: 2 });
     progress.handle({ event: "step", step: 50, steps: 50, metrics: { loss: 1.25 }, etaSeconds: 0 });
     expect(plain.text).toBe(
       "step 1/50  reward 0.620  mixed 20/32  entropy 0.421  2.8 s  eta 2m 19s\nstep 50/50  loss 1.250\n",

@@ -25,8 +25,23 @@ export function recordedConfig(run: string, path: string | undefined, flags: Ove
   return load(path ?? record.configPath, { flags, recorded: plainValues(record.config) });
 }
 
-/** The config of a run to continue. Only keys that leave the steps done so far as they were may be given. */
-export function resumedConfig(run: string, path: string | undefined, flags: Overrides): Promise<LoadedConfig> {
+/**
+ * The config of a run to continue. Only keys that leave the steps done so far as they were may be given.
+ *
+ * @param kind the command that continues it, which must be the one that started it
+ */
+export async function resumedConfig(
+  kind: "train" | "sft",
+  run: string,
+  path: string | undefined,
+  flags: Overrides,
+): Promise<LoadedConfig> {
+  const made = readRun(run).manifest.kind;
+  if (made !== undefined && made !== kind) {
+    throw new RlvrError("RLVR_USAGE", `--resume: expected a run of rlvr ${kind}, got one of rlvr ${made}`, {
+      next: `rlvr ${made} --resume ${run}`,
+    });
+  }
   const allowed = ["steps", "sft.steps"];
   const refused = Object.keys(flags).filter((flag) => !allowed.includes(flag));
   if (refused.length > 0) {

@@ -44,6 +44,7 @@ export class Progress {
   readonly #colors: ReturnType<typeof pc.createColors>;
   readonly #rewards: number[] = [];
   #liveLine = "";
+  #tenth = 0;
 
   constructor(screen: Screen) {
     this.#screen = screen;
@@ -51,7 +52,7 @@ export class Progress {
   }
 
   handle(event: RunEvent): void {
-    const { dim, yellow, red } = this.#colors;
+    const { yellow, red } = this.#colors;
     switch (event.event) {
       case "start":
         this.#start(event);
@@ -63,6 +64,7 @@ export class Progress {
         this.#step(event);
         break;
       case "progress":
+        if (!this.#screen.live && event.done === 0) this.#print(`${event.phase}: ${event.total}`);
         this.#live(`${event.phase}  ${bar(event.done, event.total, 24)} ${event.done}/${event.total}`);
         break;
       case "evaluation":
@@ -73,9 +75,6 @@ export class Progress {
         this.#print(color(`${event.level}  step ${event.step}  ${event.code}: ${event.message}`));
         break;
       }
-      case "checkpoint":
-        this.#print(dim(`checkpoint  ${event.path}`));
-        break;
       case "samples":
         if (event.best) this.#sample("best", event.best);
         if (event.worst) this.#sample("worst", event.worst);
@@ -147,7 +146,10 @@ export class Progress {
     }
     const trend = this.#rewards.length > 1 ? ` ${sparkline(this.#rewards, 12)}` : "";
     this.clear();
-    if (step % 10 === 0 || step === steps) this.#screen.write(`${plain}\n`);
+    // Ten lines of a run stay on the screen, whatever its length.
+    const tenth = Math.floor((10 * step) / steps);
+    if (tenth > this.#tenth) this.#screen.write(`${plain}\n`);
+    this.#tenth = tenth;
     if (step === steps) return;
     const cells = this.#screen.columns >= 100 ? 20 : 10;
     this.#live(

@@ -21,14 +21,21 @@ export function command(finish: (code: number) => void): Command {
     });
 }
 
-/** Writes the report at the end of a run. What was trained counts more: a failure is told and not thrown. */
-export function saveReport(run: string): string | null {
+/** Waits for a loop, and writes the report of its run also where it ends with an error. */
+export async function withReport<T>(session: { run(): string | undefined }, loop: Promise<T>): Promise<T> {
   try {
-    const path = join(run, "report.html");
-    writeFileAtomic(path, renderReport(run));
-    return path;
+    return await loop;
+  } finally {
+    const run = session.run();
+    if (run) saveReport(run);
+  }
+}
+
+/** Writes the report at the end of a run. What was trained counts more: a failure is told and not thrown. */
+function saveReport(run: string): void {
+  try {
+    writeFileAtomic(join(run, "report.html"), renderReport(run));
   } catch (error) {
     process.stderr.write(`report: expected to write it in ${run}, got ${errorMessage(error)}\n`);
-    return null;
   }
 }

@@ -11,6 +11,8 @@ export interface Session {
   last(event: RunEvent): void;
   /** Null with `--json`. */
   progress: Progress | null;
+  /** The run folder, once the loop has told it. */
+  run(): string | undefined;
 }
 
 const printJson = (event: RunEvent) => process.stdout.write(`${JSON.stringify(event)}\n`);
@@ -19,6 +21,7 @@ const printJson = (event: RunEvent) => process.stdout.write(`${JSON.stringify(ev
 export async function withSession<T>(json: boolean, work: (session: Session) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const progress = json ? null : new Progress(processScreen());
+  let run: string | undefined;
   const interrupt = () => {
     if (controller.signal.aborted) process.exit(130);
     controller.abort();
@@ -32,6 +35,7 @@ export async function withSession<T>(json: boolean, work: (session: Session) => 
       signal: controller.signal,
       onEvent: (event) => {
         if (event.event === "done" || event.event === "interrupted") return;
+        if (event.event === "start") run = event.run;
         if (progress) progress.handle(event);
         else printJson(event);
       },
@@ -39,6 +43,7 @@ export async function withSession<T>(json: boolean, work: (session: Session) => 
         if (json) printJson(event);
       },
       progress,
+      run: () => run,
     });
   } finally {
     progress?.clear();

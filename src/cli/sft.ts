@@ -3,6 +3,7 @@ import { commandConfig, printConfig, resumedConfig } from "./config.ts";
 import { type Aliases, addConfigOptions, configFlags } from "./flags.ts";
 import { duration } from "./format.ts";
 import { loop } from "./loops.ts";
+import { withReport } from "./report.ts";
 import { withSession } from "./session.ts";
 
 const aliases: Aliases = { steps: "sft.steps", out: "sft.out" };
@@ -17,11 +18,15 @@ export function command(finish: (code: number) => void): Command {
   return sft.action(async (path: string | undefined, options: Record<string, string>) => {
     const flags = configFlags(options, aliases);
     const { resume } = options;
-    const loaded = resume ? await resumedConfig(resume, path, flags) : await commandConfig(path, flags);
+    const loaded = resume ? await resumedConfig("sft", resume, path, flags) : await commandConfig(path, flags);
     if (options.printConfig) return printConfig(loaded);
-    const code = await withSession(Boolean(options.json), async ({ signal, onEvent, last, progress }) => {
+    const code = await withSession(Boolean(options.json), async (session) => {
+      const { signal, onEvent, last, progress } = session;
       const trainSft = await loop("trainSft");
-      const result = await trainSft(loaded.config, { configPath: loaded.configPath, resume, signal, onEvent });
+      const result = await withReport(
+        session,
+        trainSft(loaded.config, { configPath: loaded.configPath, resume, signal, onEvent }),
+      );
       const { run, steps, seconds, model } = result;
       if (result.interrupted) {
         last({ event: "interrupted", run, step: steps });

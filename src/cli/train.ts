@@ -1,9 +1,10 @@
+import { join } from "node:path";
 import { Command } from "commander";
 import { commandConfig, printConfig, resumedConfig } from "./config.ts";
 import { addConfigOptions, configFlags } from "./flags.ts";
 import { duration } from "./format.ts";
 import { loop } from "./loops.ts";
-import { saveReport } from "./report.ts";
+import { withReport } from "./report.ts";
 import { withSession } from "./session.ts";
 
 /** `rlvr train`: reinforcement learning against the config's verifier, evaluated before and after. */
@@ -16,13 +17,16 @@ export function command(finish: (code: number) => void): Command {
   return train.action(async (path: string | undefined, options: Record<string, string>) => {
     const flags = configFlags(options);
     const { resume } = options;
-    const loaded = resume ? await resumedConfig(resume, path, flags) : await commandConfig(path, flags);
+    const loaded = resume ? await resumedConfig("train", resume, path, flags) : await commandConfig(path, flags);
     if (options.printConfig) return printConfig(loaded);
-    const code = await withSession(Boolean(options.json), async ({ signal, onEvent, last, progress }) => {
+    const code = await withSession(Boolean(options.json), async (session) => {
+      const { signal, onEvent, last, progress } = session;
       const trainRlvr = await loop("trainRlvr");
-      const result = await trainRlvr(loaded.config, { configPath: loaded.configPath, resume, signal, onEvent });
+      const result = await withReport(
+        session,
+        trainRlvr(loaded.config, { configPath: loaded.configPath, resume, signal, onEvent }),
+      );
       const { run, steps, seconds, evaluation } = result;
-      const report = saveReport(run);
       if (result.interrupted) {
         last({ event: "interrupted", run, step: steps });
         progress?.print(`interrupted after step ${steps}, saved in ${run}`);
@@ -32,8 +36,8 @@ export function command(finish: (code: number) => void): Command {
       const { before, after } = evaluation;
       last({ event: "done", run, steps, seconds, evaluation: { before: brief(before), after: brief(after) } });
       progress?.summary(evaluation, [
-        `${steps} steps in ${duration(seconds)}, written to ${run}${report ? `; see ${report}` : ""}`,
-        `next: rlvr eval ${run}`,
+        `${steps} steps in ${duration(seconds)}, written to ${run}`,
+        `next: open ${join(run, "report.html")}, or evaluate on more tasks: rlvr eval ${run} --evaluation.tasks 512`,
       ]);
       return 0;
     });

@@ -14,10 +14,19 @@ type Drawn = Omit<Chart, "steps" | "series" | "marks"> & {
   of: [name: MetricName, label: string, color: number][];
   /** Left out where nothing but 0 was measured. */
   unlessZero?: boolean;
+  /** Drawn for this kind of run only. */
+  only?: "sft" | "train";
 };
 
 function charts(limits: { warn?: number; stop?: number }): Drawn[] {
   return [
+    {
+      title: "Loss",
+      caption: "Mean negative log-probability of the demonstrations' tokens, in nats.",
+      low: 0,
+      only: "sft",
+      of: [["loss", "loss", 0]],
+    },
     {
       title: "Groups",
       caption: "Only mixed groups teach: where all completions of a task get the same reward, the advantage is 0.",
@@ -101,7 +110,7 @@ function charts(limits: { warn?: number; stop?: number }): Drawn[] {
 /** Every curve of a run as figures. */
 export function curves(
   metrics: MetricRecord[],
-  options: { marks: number[]; averageOver: number; warn?: number; stop?: number },
+  options: { kind: "sft" | "train"; marks: number[]; averageOver: number; warn?: number; stop?: number },
 ): string {
   const steps = metrics.map((record) => record.step);
   const values = (name: string) => metrics.map((record) => record[name]);
@@ -118,7 +127,8 @@ export function curves(
     high: 1,
     marks,
   });
-  const others = charts(options).map(({ of, unlessZero, ...chart }) => {
+  const others = charts(options).map(({ of, unlessZero, only, ...chart }) => {
+    if (only && only !== options.kind) return "";
     if (unlessZero && of.every(([name]) => values(name).every((value) => !value))) return "";
     const series: Series[] = of.map(([name, label, color]) => ({ name: label, values: values(name), color }));
     return chartFigure({ ...chart, steps, series, marks });

@@ -24,7 +24,7 @@ function gainText(before: Evaluation, after: Evaluation): string {
 
 function headline(before: Evaluation | null, after: Evaluation | null): string {
   const known = after ?? before;
-  if (!known) return `<div class="card soft" style="margin-top:24px">No evaluation is recorded for this run.</div>`;
+  if (!known) return "";
   const both = before && after;
   const big = both
     ? `${before.passAt1.estimate.toFixed(3)}<span class="arrow">→</span>${after.passAt1.estimate.toFixed(3)}`
@@ -61,10 +61,10 @@ function alertSection(alerts: Alert[]): string {
 
 function contractSection(run: RunView): string {
   const start = run.events().find((event) => event.event === "start");
-  const contract = (run.manifest.contract ?? start?.contract) as RecordedContract | undefined;
+  const verifier = (run.manifest.verifier ?? {}) as { name?: string; version?: string; contract?: RecordedContract };
+  const contract = verifier.contract ?? (start?.contract as RecordedContract | undefined);
   if (!contract) return "";
-  const verifier = run.manifest.verifier ?? start?.verifier;
-  const name = typeof verifier === "object" && verifier ? Object.values(verifier).join(" ") : String(verifier ?? "");
+  const name = verifier.name ? `${verifier.name} ${verifier.version ?? ""}` : String(start?.verifier ?? "");
   const rows: [string, string][] = [
     ["observes", contract.observes],
     ["extracts", contract.extracts],
@@ -85,7 +85,7 @@ function flatten(value: unknown, path = ""): [string, string][] {
 }
 
 function settingsSection(run: RunView): string {
-  const { contract: _contract, ...manifest } = run.manifest;
+  const { verifier: _said, ...manifest } = run.manifest;
   return `<h2>Settings and origin</h2><div class="pair"><div class="card"><details open><summary>Settings</summary><div class="scroll small" tabindex="0">${definitionTable(
     flatten(run.config),
   )}</div></details></div><div class="card"><details open><summary>Made with</summary><div class="scroll small" tabindex="0">${definitionTable(
@@ -113,10 +113,11 @@ export function renderReport(runFolder: string): string {
     collapseWindow?: number;
   };
   const name = basename(run.path);
+  const { steps } = (run.manifest.kind === "sft" ? (run.config.sft ?? {}) : run.config) as { steps?: number };
   const examples = exampleCards(run);
   const seconds = metrics.reduce((sum, record) => sum + (record["time/total"] ?? 0), 0);
   const facts = [
-    `${metrics.length} of ${run.config.steps ?? "?"} steps`,
+    `${metrics.at(-1)?.step ?? 0} of ${steps ?? "?"} steps`,
     seconds > 0 ? `${(seconds / 60).toFixed(1)} minutes of training` : "",
     `seed ${run.config.seed ?? "?"}`,
     typeof run.config.model === "string" ? `model ${basename(run.config.model)}` : "",
@@ -128,6 +129,7 @@ export function renderReport(runFolder: string): string {
     `<h2>Training</h2>${alerts.length > 0 && metrics.length > 0 ? `<p class="soft small">Dashed vertical lines: steps with an alert.</p>` : ""}`,
     metrics.length > 0
       ? curves(metrics, {
+          kind: run.manifest.kind === "sft" ? "sft" : "train",
           marks: alerts.map((alert) => alert.step),
           averageOver: Math.min(settings.collapseWindow ?? 10, 10),
           warn: settings.logprobGapWarn,

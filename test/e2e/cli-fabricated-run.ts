@@ -70,7 +70,7 @@ export async function fabricateRun(root: string, steps = 50): Promise<string> {
       optimizer: { learningRate: 1e-4 },
       alerts: { logprobGapWarn: 1e-3, logprobGapStop: 1e-1, collapseWindow: 10 },
     },
-    manifest: makeManifest({ verifier: "javascript 1", contract, seeds: { run: 1, evaluation: 1000 } }),
+    manifest: makeManifest({ kind: "train", verifier: { name: "javascript", version: "1", contract }, seed: 1 }),
   });
   run.writeEvaluation("before", evaluation(random, 0.42));
   for (let step = 1; step <= steps; step++) {

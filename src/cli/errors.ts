@@ -1,6 +1,7 @@
 import pc from "picocolors";
 import { errorMessage } from "../base/errors.ts";
 import type { ErrorEvent } from "../runs/events.ts";
+import { useColor } from "./format.ts";
 
 /** What went wrong, from anything that was thrown. A copy of this package in a config throws its own error class. */
 export function errorEvent(error: unknown): ErrorEvent {
@@ -17,7 +18,7 @@ export function errorEvent(error: unknown): ErrorEvent {
 export function reportError(error: unknown, json: boolean): number {
   const event = errorEvent(error);
   const known = event.code.startsWith("RLVR_") && event.code !== "RLVR_UNEXPECTED";
-  process.stderr.write(`${pc.red("error")} ${event.code}\n${event.message}\n`);
+  process.stderr.write(`${pc.createColors(useColor(process.stderr)).red("error")} ${event.code}\n${event.message}\n`);
   if (event.next) process.stderr.write(`next: ${event.next}\n`);
   // The place in the code helps only where the error is not one that was foreseen.
   if ((!known || process.env.RLVR_DEBUG) && error instanceof Error) process.stderr.write(`${error.stack}\n`);

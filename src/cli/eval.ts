@@ -3,7 +3,7 @@ import { RlvrError } from "../base/errors.ts";
 import { isRunFolder, readRun } from "../runs/read.ts";
 import { commandConfig, printConfig, recordedConfig } from "./config.ts";
 import { addConfigOptions, configFlags } from "./flags.ts";
-import { duration, interval } from "./format.ts";
+import { duration, interval, typed } from "./format.ts";
 import { loop } from "./loops.ts";
 import { withSession } from "./session.ts";
 import { brief } from "./train.ts";
@@ -45,7 +45,7 @@ export function command(finish: (code: number) => void): Command {
       const { tasks, samplesPerTask, passAt1 } = evaluation;
       progress?.print(`pass@1  ${interval(passAt1)}  ${model}`);
       progress?.print(`        ${tasks} tasks x ${samplesPerTask} samples, 95 % interval, ${duration(seconds)}`);
-      progress?.print(`next: rlvr train ${loaded.configPath}`);
+      progress?.print(`next: rlvr train ${typed(loaded.configPath)}`);
       return 0;
     });
     finish(code);

@@ -1,5 +1,18 @@
 /** Small texts for people. */
+import { relative } from "node:path";
+import pc from "picocolors";
 import type { Interval } from "../runs/events.ts";
+
+/** Colours on a terminal, or where they are asked for; `CI` alone must not put codes into a log. */
+export function useColor(stream: { isTTY?: boolean }): boolean {
+  return pc.isColorSupported && (stream.isTTY === true || Boolean(process.env.FORCE_COLOR));
+}
+
+/** A path as one would type it from here. */
+export function typed(path: string): string {
+  const short = relative(process.cwd(), path) || ".";
+  return short.startsWith("..") ? path : short;
+}
 
 /** Seconds as `8.3 s`, `2m 05s` or `1h 02m`. */
 export function duration(seconds: number): string {

@@ -2,7 +2,7 @@
 import pc from "picocolors";
 import { pairedGain } from "../evaluate/intervals.ts";
 import type { Evaluation, PlanEvent, RunEvent, Sample, StartEvent, StepEvent } from "../runs/events.ts";
-import { bar, duration, interval, oneLine, short, sparkline } from "./format.ts";
+import { bar, duration, interval, oneLine, short, sparkline, useColor } from "./format.ts";
 
 export interface Screen {
   write(text: string): void;
@@ -23,7 +23,7 @@ export function processScreen(): Screen {
       return stdout.columns ?? 100;
     },
     live,
-    color: pc.isColorSupported,
+    color: useColor(stdout),
   };
 }
 

@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { commandConfig, printConfig, resumedConfig } from "./config.ts";
 import { type Aliases, addConfigOptions, configFlags } from "./flags.ts";
-import { duration } from "./format.ts";
+import { duration, typed } from "./format.ts";
 import { loop } from "./loops.ts";
 import { withReport } from "./report.ts";
 import { withSession } from "./session.ts";
@@ -35,8 +35,8 @@ export function command(finish: (code: number) => void): Command {
         return 130;
       }
       last({ event: "done", run, steps, seconds, model });
-      progress?.print(`${steps} steps in ${duration(seconds)}, model written to ${model}`);
-      progress?.print(`next: rlvr eval ${model} --config ${loaded.configPath}`);
+      progress?.print(`${steps} steps in ${duration(seconds)}, model written to ${typed(model)}`);
+      progress?.print(`next: rlvr eval ${typed(model)} --config ${typed(loaded.configPath)}`);
       return 0;
     });
     finish(code);

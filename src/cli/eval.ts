@@ -4,7 +4,7 @@ import { isRunFolder, readRun } from "../runs/read.ts";
 import { commandConfig, printConfig, recordedConfig } from "./config.ts";
 import { addConfigOptions, configFlags } from "./flags.ts";
 import { duration, interval, typed } from "./format.ts";
-import { loop } from "./loops.ts";
+import { loops } from "./loops.ts";
 import { withSession } from "./session.ts";
 import { brief } from "./train.ts";
 
@@ -37,7 +37,7 @@ export function command(finish: (code: number) => void): Command {
     const model = isRun ? newestModel(target) : target;
     const code = await withSession(Boolean(options.json), async ({ signal, onEvent, last, progress }) => {
       const started = performance.now();
-      const evaluateModel = await loop("evaluateModel");
+      const evaluateModel = await loops.evaluateModel();
       const evaluation = await evaluateModel(loaded.config, { model, signal, onEvent });
       if (signal.aborted) return 130;
       const seconds = (performance.now() - started) / 1000;

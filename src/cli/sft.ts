@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { commandConfig, printConfig, resumedConfig } from "./config.ts";
 import { type Aliases, addConfigOptions, configFlags } from "./flags.ts";
 import { duration, typed } from "./format.ts";
-import { loop } from "./loops.ts";
+import { loops } from "./loops.ts";
 import { withReport } from "./report.ts";
 import { withSession } from "./session.ts";
 
@@ -22,7 +22,7 @@ export function command(finish: (code: number) => void): Command {
     if (options.printConfig) return printConfig(loaded);
     const code = await withSession(Boolean(options.json), async (session) => {
       const { signal, onEvent, last, progress } = session;
-      const trainSft = await loop("trainSft");
+      const trainSft = await loops.trainSft();
       const result = await withReport(
         session,
         trainSft(loaded.config, { configPath: loaded.configPath, resume, signal, onEvent }),

@@ -3,7 +3,7 @@ import { Command } from "commander";
 import { commandConfig, printConfig, resumedConfig } from "./config.ts";
 import { addConfigOptions, configFlags } from "./flags.ts";
 import { duration } from "./format.ts";
-import { loop } from "./loops.ts";
+import { loops } from "./loops.ts";
 import { withReport } from "./report.ts";
 import { withSession } from "./session.ts";
 
@@ -21,7 +21,7 @@ export function command(finish: (code: number) => void): Command {
     if (options.printConfig) return printConfig(loaded);
     const code = await withSession(Boolean(options.json), async (session) => {
       const { signal, onEvent, last, progress } = session;
-      const trainRlvr = await loop("trainRlvr");
+      const trainRlvr = await loops.trainRlvr();
       const result = await withReport(
         session,
         trainRlvr(loaded.config, { configPath: loaded.configPath, resume, signal, onEvent }),

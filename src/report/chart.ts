@@ -21,6 +21,8 @@ export interface Chart {
   low?: number;
   high?: number;
   logarithmic?: boolean;
+  /** Counts: ticks at whole numbers only. */
+  whole?: boolean;
   /** Horizontal lines with a label. */
   limits?: { value: number; label: string }[];
   /** Steps with an alert, drawn as vertical lines. */
@@ -93,7 +95,7 @@ function scaleOf(chart: Chart, tops: number[]): Scale {
   if (chart.low === undefined || low < chart.low) low -= pad;
   if (chart.high === undefined || high > chart.high) high += pad;
   const y = (value: number) => bottomY - ((value - low) / (high - low)) * (bottomY - top);
-  return { x, y, xTicks, yTicks: ticks(low, high) };
+  return { x, y, xTicks, yTicks: ticks(low, high).filter((tick) => !chart.whole || Number.isInteger(tick)) };
 }
 
 function linePaths(series: Series, steps: number[], scale: Scale): string {

@@ -31,6 +31,7 @@ function charts(limits: { warn?: number; stop?: number }): Drawn[] {
       title: "Groups",
       caption: "Only mixed groups teach: where all completions of a task get the same reward, the advantage is 0.",
       kind: "stacked",
+      whole: true,
       of: [
         ["groups/all-fail", "all fail", 3],
         ["groups/mixed", "mixed", 0],
@@ -57,6 +58,7 @@ function charts(limits: { warn?: number; stop?: number }): Drawn[] {
       caption:
         "Completions a step that pass the tests shown in the prompt and fail the hidden ones: hard-coded examples.",
       low: 0,
+      whole: true,
       of: [["verdicts/visible-pass-hidden-fail", "completions", 1]],
     },
     {
@@ -69,7 +71,7 @@ function charts(limits: { warn?: number; stop?: number }): Drawn[] {
     },
     {
       title: "Gradient norm",
-      caption: "Global norm before clipping. The loss itself is about 0 on the first update of a step and says little.",
+      caption: "Global norm of the gradient before clipping.",
       low: 0,
       of: [["optimizer/grad-norm", "norm", 0]],
     },

@@ -10,16 +10,26 @@ import { dataTable, definitionTable, escapeHtml, page } from "./page.ts";
 
 const signed = (value: number) => `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(3)}`;
 
+/** What the two evaluations show, in words that go no further than the numbers. */
+function verdictOn(before: Evaluation, after: Evaluation): string {
+  const [first, second] = [before.passAt1, after.passAt1];
+  if (first.low === first.high || second.low === second.high) {
+    return "Every task gave the same share: an interval without width says nothing about the spread.";
+  }
+  const apart = second.low > first.high || second.high < first.low;
+  return apart
+    ? "The intervals do not overlap."
+    : "The intervals overlap: this evaluation alone does not show a change.";
+}
+
 function gainText(before: Evaluation, after: Evaluation): string {
   const paired = pairedGain(before, after);
   const gain = after.passAt1.estimate - before.passAt1.estimate;
-  const apart = after.passAt1.low > before.passAt1.high || after.passAt1.high < before.passAt1.low;
-  const verdict = apart
-    ? "The intervals do not overlap."
-    : "The intervals overlap: this evaluation alone does not show a change.";
   const range = paired ? ` [${signed(paired.low)}, ${signed(paired.high)}]` : "";
   const how = paired ? "Paired difference over the same tasks, 95 % interval. " : "";
-  return `<p class="gain"><b class="${gain >= 0 ? "up" : "down"}">${signed(gain)}</b>${range}</p><p class="soft small">${how}${verdict}</p>`;
+  // Coloured only where the interval leaves 0 out.
+  const look = paired && paired.low > 0 ? "up" : paired && paired.high < 0 ? "down" : "";
+  return `<p class="gain"><b class="${look}">${signed(gain)}</b>${range}</p><p class="soft small">${how}${verdictOn(before, after)}</p>`;
 }
 
 function headline(before: Evaluation | null, after: Evaluation | null): string {
@@ -46,7 +56,7 @@ function passAtKSection(before: Evaluation | null, after: Evaluation | null): st
   const largest = ks[ks.length - 1];
   const grown = (after?.passAtK?.[largest]?.low ?? 0) > (before?.passAtK?.[largest]?.high ?? 1);
   const wording =
-    before && after && !grown
+    before && after && !grown && after.passAt1.low > before.passAt1.high
       ? `<p class="soft small">pass@${escapeHtml(largest)} did not clearly rise: read a better pass@1 as sharper sampling of what the model could already do, not as a new capability.</p>`
       : "";
   const rows = ks.map((k) => [`pass@${k}`, cell(before, k), cell(after, k)]);
@@ -113,9 +123,16 @@ export function renderReport(runFolder: string): string {
     collapseWindow?: number;
   };
   const name = basename(run.path);
-  const { steps } = (run.manifest.kind === "sft" ? (run.config.sft ?? {}) : run.config) as { steps?: number };
+  const isSft = run.manifest.kind === "sft";
+  const { steps } = (isSft ? (run.config.sft ?? {}) : run.config) as { steps?: number };
   const examples = exampleCards(run);
   const seconds = metrics.reduce((sum, record) => sum + (record["time/total"] ?? 0), 0);
+  const notes = [
+    isSft || metrics.length === 0
+      ? ""
+      : "The loss is not drawn: it is about 0 on the first update of a step, where every ratio is 1.",
+    alerts.length > 0 && metrics.length > 0 ? "Dashed vertical lines mark alerts." : "",
+  ].filter(Boolean);
   const facts = [
     `${metrics.at(-1)?.step ?? 0} of ${steps ?? "?"} steps`,
     seconds > 0 ? `${(seconds / 60).toFixed(1)} minutes of training` : "",
@@ -126,10 +143,10 @@ export function renderReport(runFolder: string): string {
     `<header><h1>${escapeHtml(name)}</h1><p class="soft">${escapeHtml(facts.join(" · "))}</p></header>`,
     headline(before, after),
     alertSection(alerts),
-    `<h2>Training</h2>${alerts.length > 0 && metrics.length > 0 ? `<p class="soft small">Dashed vertical lines: steps with an alert.</p>` : ""}`,
+    `<h2>Training</h2>${notes.length > 0 ? `<p class="soft small">${notes.join(" ")}</p>` : ""}`,
     metrics.length > 0
       ? curves(metrics, {
-          kind: run.manifest.kind === "sft" ? "sft" : "train",
+          kind: isSft ? "sft" : "train",
           marks: alerts.map((alert) => alert.step),
           averageOver: Math.min(settings.collapseWindow ?? 10, 10),
           warn: settings.logprobGapWarn,
@@ -140,7 +157,7 @@ export function renderReport(runFolder: string): string {
     passAtKSection(before, after),
     examples ? `<h2>Completions of the last steps</h2>${examples}` : "",
     contractSection(run),
-    timeTable(metrics) ? `<h2>Time</h2><div class="card">${timeTable(metrics)}</div>` : "",
+    isSft || !timeTable(metrics) ? "" : `<h2>Time</h2><div class="card">${timeTable(metrics)}</div>`,
     settingsSection(run),
   ];
   return page(`rlvr: ${name}`, body.filter(Boolean).join("\n"));

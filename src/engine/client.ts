@@ -102,6 +102,8 @@ export class EngineClient {
     if (this.#failure) return;
     const ended = new Promise((resolve) => this.#worker.once("exit", resolve));
     await this.call("close").catch(() => {});
+    // The last reply let the worker off; the program must not end before the worker has.
+    this.#worker.ref();
     await ended;
   }
 }

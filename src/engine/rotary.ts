@@ -1,4 +1,5 @@
 import type { ModelConfig } from "../model/config.ts";
+import { type Feeds, floatTensor } from "./session.ts";
 
 export interface RotaryTables {
   /** [positions, headDim / 2] */
@@ -38,4 +39,10 @@ export function rotaryTables(config: ModelConfig, positions: number): RotaryTabl
     }
   }
   return { cos, sin, positions };
+}
+
+/** The inputs `cos` and `sin` of the graphs. */
+export function rotaryFeeds({ cos, sin, positions }: RotaryTables): Feeds {
+  const shape = [positions, cos.length / positions];
+  return { cos: floatTensor(cos, shape), sin: floatTensor(sin, shape) };
 }

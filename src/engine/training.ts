@@ -11,7 +11,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { checkSequences, type MicroBatch, planMicroBatches, scoredOffsets, type TokenSequence } from "./batch.ts";
 import { buildHead, buildLayer, causalMask, type HeadGraphs, type LayerGraphs } from "./decoder.ts";
 import type { Value } from "./graph.ts";
-import { type RotaryTables, rotaryTables } from "./rotary.ts";
+import { type RotaryTables, rotaryFeeds, rotaryTables } from "./rotary.ts";
 import { Arena, type Feeds, floatTensor, intTensor, Session } from "./session.ts";
 import type { WeightStore } from "./weights.ts";
 
@@ -179,8 +179,6 @@ export class Training {
   }
 
   #common(length: number): Feeds {
-    const { cos, sin, positions } = this.#rotary;
-    const half = this.#config.headDim / 2;
     let mask = this.#masks.get(length);
     if (mask === undefined) {
       if (this.#masks.size > 64) this.#masks.clear();
@@ -190,8 +188,7 @@ export class Training {
     return {
       mask,
       positions: intTensor(new BigInt64Array(1), [1]),
-      cos: floatTensor(cos, [positions, half]),
-      sin: floatTensor(sin, [positions, half]),
+      ...rotaryFeeds(this.#rotary),
     };
   }
 

@@ -37,11 +37,20 @@ export function writeFileAtomic(path: string, data: string | Uint8Array): void {
     renameSync(temporary, path);
     syncDirectory(dirname(path));
   } catch (cause) {
-    rmSync(temporary, { force: true });
+    removeQuietly(temporary);
     throw new RlvrError("RLVR_WRITE_FAILED", `write: expected to write ${path}, got ${errorMessage(cause)}`, {
       next: "free disk space or choose another folder; the file that was there before is unchanged",
       cause,
     });
+  }
+}
+
+/** Removes what a failed write left; a failure to do so must not hide the first one. */
+export function removeQuietly(path: string): void {
+  try {
+    rmSync(path, { recursive: true, force: true });
+  } catch {
+    // Nothing can be done about it.
   }
 }
 

@@ -150,7 +150,7 @@ describe("log-probabilities and gradients", () => {
     padded.forEach((_, i) => {
       const mine = Array.from(together.logprobs.subarray(together.offsets[i], together.offsets[i + 1]));
       const single = alone[sequences.length - 1 - i].logprobs;
-      mine.forEach((x, t) => expect(x).toBeCloseTo(single[t], 5));
+      for (const [t, x] of mine.entries()) expect(x).toBeCloseTo(single[t], 5);
     });
   });
 
@@ -209,7 +209,7 @@ describe("decoding", () => {
     const { logprobs, offsets } = await engine.logprobs(batch, { temperature: 0.9, keep: false });
     generated.forEach((sample, i) => {
       expect(offsets[i + 1] - offsets[i]).toBe(sample.tokens.length);
-      sample.logprobs.forEach((logprob, t) => expect(Math.abs(logprob - logprobs[offsets[i] + t])).toBeLessThan(2e-5));
+      for (const [t, x] of sample.logprobs.entries()) expect(Math.abs(x - logprobs[offsets[i] + t])).toBeLessThan(2e-5);
     });
   });
 

@@ -18,7 +18,7 @@ function largestDifference(a: Float32Array, b: Float32Array): number {
 describe.each(MODELS)("%s against transformers", (name) => {
   const golden = readSafetensors(`${fixture(name)}/golden.safetensors`);
   const tensor = (key: string) => golden.get(key)?.data as Float32Array;
-  const [rows, width] = golden.get("tokens")?.shape as [number, number];
+  const [rows, width] = golden.get("tokens")!.shape;
   const lengths = Array.from(tensor("lengths"));
   const sequences = lengths.map((length, row) => ({
     tokens: Array.from(tensor("tokens").subarray(row * width, row * width + length)),
@@ -86,7 +86,7 @@ it("AdamW against torch.optim.AdamW with clip_grad_norm_", () => {
       maxGradNorm: golden.clip,
     });
     const after = names.flatMap((name) => step.after[name] as number[]);
-    after.forEach((value, i) => expect(parameters[i]).toBeCloseTo(value, 5));
+    for (const [i, value] of after.entries()) expect(parameters[i]).toBeCloseTo(value, 5);
     expect(gradients.every((value) => value === 0)).toBe(true);
   }
 });

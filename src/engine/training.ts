@@ -12,6 +12,7 @@ import { checkSequences, type MicroBatch, planMicroBatches, scoredOffsets, type 
 import { buildHead, buildLayer, causalMask, type HeadGraphs, type LayerGraphs } from "./decoder.ts";
 import type { Value } from "./graph.ts";
 import { type RotaryTables, rotaryFeeds, rotaryTables } from "./rotary.ts";
+import { addInto, type BatchRows, eachScored, gatherEmbedding, scatterEmbedding } from "./rows.ts";
 import { Arena, type Feeds, floatTensor, intTensor, Session } from "./session.ts";
 import type { WeightStore } from "./weights.ts";
 
@@ -38,9 +39,7 @@ interface Kept {
   hidden: Float32Array;
 }
 
-interface Batch {
-  sequences: readonly TokenSequence[];
-  offsets: Int32Array;
+interface Batch extends BatchRows {
   plan: MicroBatch[];
   kept: (Kept | undefined)[];
   temperature: number;
@@ -345,44 +344,4 @@ export class Training {
   async close(): Promise<void> {
     for (const session of Object.values(this.#sessions)) await (session as Session).close();
   }
-}
-
-/** Calls back for each scored token: the row of the position before it in [rows · length], its flat index, a counter. */
-function eachScored(
-  batch: Batch,
-  micro: MicroBatch,
-  call: (row: number, flat: number, index: number, token: number) => void,
-): void {
-  let index = 0;
-  micro.sequences.forEach((s, r) => {
-    const { tokens, scoreFrom } = batch.sequences[s];
-    for (let t = scoreFrom; t < tokens.length; t++) {
-      call(r * micro.length + t - 1, batch.offsets[s] + t - scoreFrom, index++, tokens[t]);
-    }
-  });
-}
-
-function addInto(target: Float32Array, source: Float32Array): void {
-  for (let i = 0; i < target.length; i++) target[i] += source[i];
-}
-
-function gatherEmbedding(table: Float32Array, d: number, batch: Batch, micro: MicroBatch, x: Float32Array): void {
-  micro.sequences.forEach((s, r) => {
-    const { tokens } = batch.sequences[s];
-    const start = r * micro.length * d;
-    for (let t = 0; t < tokens.length; t++) x.set(table.subarray(tokens[t] * d, (tokens[t] + 1) * d), start + t * d);
-    // Padding is never attended to by a real token; zeros keep what it computes finite.
-    x.fill(0, start + tokens.length * d, start + micro.length * d);
-  });
-}
-
-function scatterEmbedding(gradient: Float32Array, d: number, batch: Batch, micro: MicroBatch, dx: Float32Array): void {
-  micro.sequences.forEach((s, r) => {
-    const { tokens } = batch.sequences[s];
-    for (let t = 0; t < tokens.length; t++) {
-      const from = (r * micro.length + t) * d;
-      const to = tokens[t] * d;
-      for (let i = 0; i < d; i++) gradient[to + i] += dx[from + i];
-    }
-  });
 }

@@ -108,7 +108,13 @@ export async function evaluateModel(
       onProgress: (done, total) => options.onEvent({ event: "progress", phase: "evaluate", done, total }),
     });
     // Aborted: the caller looks at its own signal and discards this.
-    return evaluation ?? { passAt1: { estimate: 0, low: 0, high: 0 }, tasks: 0, samplesPerTask: config.evaluation.samplesPerTask };
+    return (
+      evaluation ?? {
+        passAt1: { estimate: 0, low: 0, high: 0 },
+        tasks: 0,
+        samplesPerTask: config.evaluation.samplesPerTask,
+      }
+    );
   } finally {
     await verifier.close();
     await policy.close();

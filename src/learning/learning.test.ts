@@ -66,7 +66,8 @@ describe("group advantages", () => {
 function randomBatch(seed: number, spread: number): ObjectiveBatch {
   const random = new RandomStream(seed, "batch");
   const lengths = [3, 1, 0, 6, 4];
-  const offsets = lengths.reduce<number[]>((all, n) => [...all, all[all.length - 1] + n], [0]);
+  const offsets = [0];
+  for (const length of lengths) offsets.push(offsets[offsets.length - 1] + length);
   const total = offsets[offsets.length - 1];
   const draw = (f: () => number) => Float64Array.from({ length: total }, f);
   const logprobs = draw(() => -3 * random.uniform() - 0.1);

@@ -2,11 +2,11 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { errorMessage, RlvrError } from "../base/errors.ts";
-import { syncDirectory, writeFileAtomic } from "../base/files.ts";
+import { removeQuietly, syncDirectory, writeFileAtomic } from "../base/files.ts";
 import { type ModelConfig, parseModelConfig, renderModelConfig } from "./config.ts";
 import { ConfigReader } from "./config-reader.ts";
 import { elements, type ParameterShape, parameterShapes } from "./parameters.ts";
-import { type FloatType, readTensor, removeQuietly, type StoredTensor, writeSafetensors } from "./safetensors.ts";
+import { type FloatType, readTensor, type StoredTensor, writeSafetensors } from "./safetensors.ts";
 import { listWeights, readJson, weightsFile } from "./weights.ts";
 
 export interface Model {

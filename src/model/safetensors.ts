@@ -1,9 +1,9 @@
 /** Reading and writing tensors in the safetensors format, as float32 in memory. */
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, renameSync, writeSync } from "node:fs";
 import { endianness } from "node:os";
 import { dirname } from "node:path";
 import { errorMessage, RlvrError } from "../base/errors.ts";
-import { syncDirectory } from "../base/files.ts";
+import { removeQuietly, syncDirectory } from "../base/files.ts";
 import { narrowBF16, narrowF16, widenBF16, widenF16 } from "./float16.ts";
 import {
   readExactly,
@@ -97,15 +97,6 @@ export function writeSafetensors(
       next: "free disk space or choose another folder; the file that was there before is unchanged",
       cause,
     });
-  }
-}
-
-/** Removes what a failed write left; a failure to do so must not hide the first one. */
-export function removeQuietly(path: string): void {
-  try {
-    rmSync(path, { recursive: true, force: true });
-  } catch {
-    // Nothing can be done about it.
   }
 }
 

@@ -30,7 +30,12 @@ export class LocalPolicy implements Policy {
   readonly #eosIds: number[];
   #step = 0;
 
-  private constructor(engine: EngineClient, info: { config: ModelConfig; parameters: number }, tokenizer: Tokenizer, folder: string) {
+  private constructor(
+    engine: EngineClient,
+    info: { config: ModelConfig; parameters: number },
+    tokenizer: Tokenizer,
+    folder: string,
+  ) {
     this.#engine = engine;
     this.model = info.config;
     this.parameters = info.parameters;

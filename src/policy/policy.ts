@@ -2,7 +2,14 @@
  * What training and evaluation need of a model, wherever it runs. The policy being trained, the policy that sampled
  * (its version is on every rollout) and the reference policy are three roles, never one variable.
  */
-import type { AdamSettings, Generated, SampleKey, SamplerSettings, TokenSequence, UpdateResult } from "../engine/index.ts";
+import type {
+  AdamSettings,
+  Generated,
+  SampleKey,
+  SamplerSettings,
+  TokenSequence,
+  UpdateResult,
+} from "../engine/index.ts";
 import type { ModelConfig } from "../model/config.ts";
 import type { Tokenizer } from "../model/tokenizer.ts";
 import type { ChatMessage } from "../tasks/task.ts";
@@ -43,7 +50,10 @@ export interface Policy {
   decode(tokens: readonly number[]): string;
   sample(request: SampleRequest): Promise<Generated[]>;
   /** Log-probabilities at a temperature; with `keep`, what `backward` needs stays in memory. */
-  logprobs(sequences: readonly TokenSequence[], options: { temperature: number; keep: boolean; reference?: boolean }): Promise<TokenScores>;
+  logprobs(
+    sequences: readonly TokenSequence[],
+    options: { temperature: number; keep: boolean; reference?: boolean },
+  ): Promise<TokenScores>;
   /** Adds the gradient for dLoss/dlogprob of the last kept `logprobs`. */
   backward(dLogprobs: Float32Array): Promise<void>;
   /** Applies the gradients; `step` is the version's step from then on. */

@@ -73,7 +73,11 @@ async function judge(
   const verdicts = await verifyAll(verifier, items, purpose);
   const failed = verdicts.flatMap((verdict, i) => (verdict.outcome === "error" ? [i] : []));
   if (failed.length > 0) {
-    const again = await verifyAll(verifier, failed.map((i) => items[i]), purpose);
+    const again = await verifyAll(
+      verifier,
+      failed.map((i) => items[i]),
+      purpose,
+    );
     failed.forEach((i, n) => {
       verdicts[i] = again[n];
     });

@@ -1,4 +1,7 @@
-/** A value that may cross into and out of a sandbox: data only, no identity, no behaviour. */
+/**
+ * A value that may cross into and out of a sandbox: data only, no identity, no behaviour. `NaN`, the infinities,
+ * `undefined` and big integers are values too, so that they can be told from what was expected.
+ */
 export type PlainValue =
   | number
   | bigint

@@ -1,16 +1,6 @@
-/**
- * A value that may cross the border of a candidate's process: plain data, without behaviour. `NaN`, the infinities,
- * `undefined` and big integers are values too, so that they can be told from what was expected.
- */
-export type PlainValue =
-  | null
-  | undefined
-  | boolean
-  | number
-  | bigint
-  | string
-  | PlainValue[]
-  | { [key: string]: PlainValue };
+import type { PlainValue } from "../sandbox/values.ts";
+
+export type { PlainValue };
 
 /** One call of the candidate and what it must return. Only `args` ever reach the candidate's process. */
 export interface CodeTest {

@@ -34,7 +34,16 @@ import { validateTasks } from "../tasks/splits.ts";
 import type { Task } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
 import { pickSamples } from "./samples.ts";
-import { digest, fromConfig, type LoopOptions, type LoopState, loadState, loadTasks, openRun, saveState } from "./setup.ts";
+import {
+  digest,
+  fromConfig,
+  type LoopOptions,
+  type LoopState,
+  loadState,
+  loadTasks,
+  openRun,
+  saveState,
+} from "./setup.ts";
 import { type Scored, updatePolicy } from "./update.ts";
 
 export type { LoopOptions } from "./setup.ts";
@@ -202,8 +211,13 @@ class Loop {
     const rewards = judged.map((group) => group.map(({ verdict }) => rewardOf(verdict) as number));
     const { advantageScale: scale, ddof, epsilon } = constants;
     const advantages = batchAdvantages(rewards, { scale, ddof, epsilon });
-    const scored: Scored[] = judged.flatMap((group, g) => group.map((rollout, i) => ({ rollout, advantage: advantages[g][i] })));
-    const diagnosis = diagnoseGroups(sampled.groups.map((group) => group.map(diagnosed)), constants);
+    const scored: Scored[] = judged.flatMap((group, g) =>
+      group.map((rollout, i) => ({ rollout, advantage: advantages[g][i] })),
+    );
+    const diagnosis = diagnoseGroups(
+      sampled.groups.map((group) => group.map(diagnosed)),
+      constants,
+    );
 
     const verified = performance.now();
     const rollouts = sampled.groups.flat();
@@ -219,7 +233,10 @@ class Loop {
     const updateSeconds = (performance.now() - verified) / 1000;
 
     const advantageOf = new Map(scored.map(({ rollout, advantage }) => [rollout, advantage]));
-    run.writeRollouts(step, rollouts.map((rollout) => toRecord(rollout, step, advantageOf.get(rollout) ?? null)));
+    run.writeRollouts(
+      step,
+      rollouts.map((rollout) => toRecord(rollout, step, advantageOf.get(rollout) ?? null)),
+    );
     const totalSeconds = (performance.now() - started) / 1000;
     const metrics: Record<string, number> = {
       ...rolloutMetrics(rollouts),
@@ -271,10 +288,14 @@ class Loop {
   /** Divergence of the sampling policy from the reference, on some of the step's rollouts. */
   async #divergence(rollouts: readonly Rollout[]): Promise<Record<string, number>> {
     const { temperature } = this.#config.rollouts;
-    const sequences = rollouts.map(({ prompt, tokens }) => ({ tokens: [...prompt, ...tokens], scoreFrom: prompt.length }));
+    const sequences = rollouts.map(({ prompt, tokens }) => ({
+      tokens: [...prompt, ...tokens],
+      scoreFrom: prompt.length,
+    }));
     const { logprobs } = await this.#parts.policy.logprobs(sequences, { temperature, keep: false, reference: true });
     const differences = rollouts.flatMap((rollout) => rollout.logprobs).map((logprob, t) => logprob - logprobs[t]);
-    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+    const mean = (values: readonly number[]) =>
+      values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
     return { "kl/k1": mean(differences), "kl/k3": mean(differences.map((d) => Math.expm1(-d) + d)) };
   }
 
@@ -307,7 +328,14 @@ class Loop {
     this.state = { ...(await loadState(checkpoint, policy)), returns };
     const message = `back to step ${checkpoint.step}, learning rate × ${0.5 ** returns}`;
     run.appendEvent({ event: "returned", step: checkpoint.step, returns, message });
-    this.#options.onEvent({ event: "alert", level: "warn", code: "RLVR_RETURNED", message, step: alert.step, values: { returns } });
+    this.#options.onEvent({
+      event: "alert",
+      level: "warn",
+      code: "RLVR_RETURNED",
+      message,
+      step: alert.step,
+      values: { returns },
+    });
   }
 }
 

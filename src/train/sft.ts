@@ -15,7 +15,16 @@ import { engineOptions, LocalPolicy } from "../policy/local.ts";
 import type { Policy } from "../policy/policy.ts";
 import type { RunFolder } from "../runs/index.ts";
 import type { Demonstration } from "../tasks/demonstration.ts";
-import { digest, fromConfig, type LoopOptions, type LoopState, loadState, loadTasks, openRun, saveState } from "./setup.ts";
+import {
+  digest,
+  fromConfig,
+  type LoopOptions,
+  type LoopState,
+  loadState,
+  loadTasks,
+  openRun,
+  saveState,
+} from "./setup.ts";
 
 export interface SftResult {
   run: string;
@@ -86,7 +95,11 @@ async function startPolicy(config: RlvrConfig, options: LoopOptions): Promise<Po
     slidingWindow: null,
     initializerRange: 0.02,
   };
-  return LocalPolicy.random(architecture, { ...engineOptions(config.engine), tokenizerFolder: folder, seed: config.seed });
+  return LocalPolicy.random(architecture, {
+    ...engineOptions(config.engine),
+    tokenizerFolder: folder,
+    seed: config.seed,
+  });
 }
 
 /** Token sequences of the demonstrations; one that does not fit is an error that names it. */
@@ -163,9 +176,13 @@ async function loop(
     const learningRate = scheduledRate(optimizer, state.step, steps);
     const { gradNorm, applied } = await policy.update({ ...optimizer, learningRate }, state.step + 1);
     if (!applied) {
-      throw new RlvrError("RLVR_NON_FINITE", `sft: expected a finite gradient, got ${gradNorm} at step ${state.step + 1}`, {
-        next: "lower sft.optimizer.learningRate, or look for broken demonstrations; the last checkpoint is unharmed",
-      });
+      throw new RlvrError(
+        "RLVR_NON_FINITE",
+        `sft: expected a finite gradient, got ${gradNorm} at step ${state.step + 1}`,
+        {
+          next: "lower sft.optimizer.learningRate, or look for broken demonstrations; the last checkpoint is unharmed",
+        },
+      );
     }
     state.step++;
     state.cursor += batch.length;

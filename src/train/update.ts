@@ -1,6 +1,6 @@
+import { RandomStream } from "../base/random.ts";
 import type { RlvrConfig } from "../config/index.ts";
 import { scheduledRate, type TokenSequence } from "../engine/index.ts";
-import { RandomStream } from "../base/random.ts";
 import type { Objective } from "../learning/objective.ts";
 import type { Policy } from "../policy/policy.ts";
 import type { Rollout } from "../rollouts/rollout.ts";
@@ -35,7 +35,11 @@ export interface UpdateReport {
  * The check that decoding and training agree is made on the first pass, before anything is changed; above
  * `alerts.logprobGapStop` nothing is.
  */
-export async function updatePolicy(policy: Policy, scored: readonly Scored[], options: UpdateOptions): Promise<UpdateReport> {
+export async function updatePolicy(
+  policy: Policy,
+  scored: readonly Scored[],
+  options: UpdateOptions,
+): Promise<UpdateReport> {
   const { config, step } = options;
   const sums = new Sums();
   let updates = 0;
@@ -43,7 +47,8 @@ export async function updatePolicy(policy: Policy, scored: readonly Scored[], op
   let widestGap: Rollout | undefined;
   const learningRate = options.rateScale * scheduledRate(config.optimizer, step, config.steps);
   for (let epoch = 0; epoch < config.updates.epochsPerStep; epoch++) {
-    const order = epoch === 0 ? [...scored] : new RandomStream(config.seed, "mini-batches", step, epoch).shuffle(scored);
+    const order =
+      epoch === 0 ? [...scored] : new RandomStream(config.seed, "mini-batches", step, epoch).shuffle(scored);
     for (const part of split(order, config.updates.miniBatches)) {
       const batch = await scoreBatch(policy, part, options);
       if (updates === 0) {
@@ -63,38 +68,61 @@ export async function updatePolicy(policy: Policy, scored: readonly Scored[], op
       }
       await policy.backward(Float32Array.from(gradient));
       const { gradNorm, applied } = await policy.update({ ...config.optimizer, learningRate }, step + 1);
-      if (!applied) return { metrics: { ...sums.means(), "optimizer/grad-norm": gradNorm, "logprob/gap": gap }, applied, widestGap };
+      if (!applied)
+        return {
+          metrics: { ...sums.means(), "optimizer/grad-norm": gradNorm, "logprob/gap": gap },
+          applied,
+          widestGap,
+        };
       updates++;
-      sums.add({ loss, entropy: batch.entropy, "optimizer/grad-norm": gradNorm, "tokens/trained": batch.tokens, ...stats });
+      sums.add({
+        loss,
+        entropy: batch.entropy,
+        "optimizer/grad-norm": gradNorm,
+        "tokens/trained": batch.tokens,
+        ...stats,
+      });
     }
   }
-  return { metrics: { ...sums.means(), "optimizer/learning-rate": learningRate, "logprob/gap": gap }, applied: true, widestGap };
+  return {
+    metrics: { ...sums.means(), "optimizer/learning-rate": learningRate, "logprob/gap": gap },
+    applied: true,
+    widestGap,
+  };
 }
 
 /** Consecutive parts of about equal size. */
 function split<T>(items: readonly T[], parts: number): T[][] {
   const size = Math.ceil(items.length / parts);
-  return Array.from({ length: parts }, (_, i) => items.slice(i * size, (i + 1) * size)).filter((part) => part.length > 0);
+  return Array.from({ length: parts }, (_, i) => items.slice(i * size, (i + 1) * size)).filter(
+    (part) => part.length > 0,
+  );
 }
 
 /** The arrays of the objective for these rollouts, with log-probabilities under the policy as it is now. */
 async function scoreBatch(policy: Policy, part: readonly Scored[], options: UpdateOptions) {
   const { temperature } = options.config.rollouts;
   const useReference = options.config.objective.klCoefficient > 0;
-  const sequences = part.map(({ rollout, advantage }): TokenSequence => ({
-    tokens: [...rollout.prompt, ...rollout.tokens],
-    scoreFrom: rollout.prompt.length,
-    frozen: advantage === 0 && !useReference,
-  }));
+  const sequences = part.map(
+    ({ rollout, advantage }): TokenSequence => ({
+      tokens: [...rollout.prompt, ...rollout.tokens],
+      scoreFrom: rollout.prompt.length,
+      frozen: advantage === 0 && !useReference,
+    }),
+  );
   const { logprobs, entropies, offsets } = await policy.logprobs(sequences, { temperature, keep: true });
   const total = logprobs.length;
   const rolloutLogprobs = Float32Array.from(part.flatMap(({ rollout }) => rollout.logprobs));
   const advantages = new Float32Array(total);
-  part.forEach(({ advantage }, s) => advantages.fill(advantage, offsets[s], offsets[s + 1]));
+  for (const [s, { advantage }] of part.entries()) advantages.fill(advantage, offsets[s], offsets[s + 1]);
   return {
     logprobs,
     rolloutLogprobs,
-    ...(useReference ? { referenceLogprobs: (await policy.logprobs(sequences, { temperature, keep: false, reference: true })).logprobs } : {}),
+    ...(useReference
+      ? {
+          referenceLogprobs: (await policy.logprobs(sequences, { temperature, keep: false, reference: true })).logprobs,
+        }
+      : {}),
     advantages,
     mask: new Float32Array(total).fill(1),
     offsets,

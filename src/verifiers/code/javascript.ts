@@ -5,13 +5,12 @@ import {
   type JavaScriptPoolOptions,
 } from "../../sandbox/javascript-pool.ts";
 import { DEFAULT_LIMITS } from "../../sandbox/limits.ts";
+import type { CodeReference, CodeTest } from "../../tasks/code.ts";
 import type { Task } from "../../tasks/task.ts";
 import type { Contract, Verdict, Verifier, VerifyPurpose } from "../verifier.ts";
 import { sameValue, showValue } from "./compare.ts";
 import { type Extraction, extractCode } from "./extract.ts";
-import { type CodeReference, type CodeTest, referenceFault, type TestSet } from "./reference.ts";
-
-export type { CodeReference, CodeTest } from "./reference.ts";
+import { referenceFault, type TestSet } from "./reference.ts";
 
 export interface JavaScriptVerifierOptions extends JavaScriptPoolOptions {
   /** What a completion must be; an expression whose value is a function if left out. */

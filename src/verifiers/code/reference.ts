@@ -1,17 +1,5 @@
-import { encodeValue, type PlainValue } from "../../sandbox/values.ts";
-
-/** One test: the arguments go to the candidate, the expected value stays here. */
-export interface CodeTest {
-  args: PlainValue[];
-  expected: PlainValue;
-}
-
-/** Tests of a task: in the prompt, for the reward, and for evaluation only. */
-export interface CodeReference {
-  visible: CodeTest[];
-  hidden: CodeTest[];
-  heldOut: CodeTest[];
-}
+import { encodeValue } from "../../sandbox/values.ts";
+import type { CodeReference } from "../../tasks/code.ts";
 
 export const TEST_SETS = ["visible", "hidden", "heldOut"] as const;
 export type TestSet = (typeof TEST_SETS)[number];

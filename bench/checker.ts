@@ -6,7 +6,8 @@
  */
 import { pathToFileURL } from "node:url";
 import { createJavaScriptPool, type JavaScriptPool } from "../src/sandbox/javascript-pool.ts";
-import { type CodeReference, javascriptVerifier } from "../src/verifiers/code/javascript.ts";
+import type { CodeReference } from "../src/tasks/code.ts";
+import { javascriptVerifier } from "../src/verifiers/code/javascript.ts";
 import type { VerifyItem } from "../src/verifiers/verifier.ts";
 
 /** Candidates in one round, and rounds of which the median counts. */

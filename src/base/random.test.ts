@@ -67,7 +67,11 @@ describe("a stream", () => {
   it("is uniform: chi-squared over 64 bins, for numbers and for integers", () => {
     const random = new RandomStream(3, "uniformity");
     const size = 64_000;
-    for (const draw of [() => Math.floor(random.uniform() * 64), () => random.integer(64), () => random.uint32() & 63]) {
+    for (const draw of [
+      () => Math.floor(random.uniform() * 64),
+      () => random.integer(64),
+      () => random.uint32() & 63,
+    ]) {
       const counts = new Array(64).fill(0);
       for (let n = 0; n < size; n++) counts[draw()]++;
       const chi2 = counts.reduce((sum, count) => sum + (count - size / 64) ** 2 / (size / 64), 0);

@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, it } from "vitest";
 import { createJavaScriptPool } from "../../sandbox/javascript-pool.ts";
+import type { CodeReference } from "../../tasks/code.ts";
 import type { Task } from "../../tasks/task.ts";
 import type { VerifyPurpose } from "../verifier.ts";
-import { type CodeReference, type JavaScriptVerifierOptions, javascriptVerifier } from "./javascript.ts";
+import { type JavaScriptVerifierOptions, javascriptVerifier } from "./javascript.ts";
 
 const pool = createJavaScriptPool({ workers: 2 });
 afterAll(() => pool.close());

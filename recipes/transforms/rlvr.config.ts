@@ -6,7 +6,7 @@ export default defineConfig({
   model: "model",
   tasks: transformsTasks,
   verifier: () => javascriptVerifier({ form: { kind: "expression", parameters: ["xs"] } }),
-  demonstrations: (seed) => transformsDemonstrations(seed, { wrongShare: 0.55 }),
+  demonstrations: (seed) => transformsDemonstrations(seed, { wrongShare: 0.6 }),
   steps: 50,
   rollouts: { promptsPerStep: 32, groupSize: 8, maxTokens: 32 },
   optimizer: { learningRate: 1e-4, warmupSteps: 5 },

@@ -119,6 +119,13 @@ export class Progress {
     this.#print(`${dim("extracts ")} ${extracts}`);
     this.#print(`${dim("limits   ")} ${limitText.join(", ") || "none"}`);
     this.#print(`${dim("unchecked")} ${doesNotCheck.join("; ") || "nothing named"}`);
+    const { name, ...constants } = (event.config.objective ?? {}) as Record<string, unknown>;
+    if (name === undefined) return;
+    const rule = Object.entries(constants).map(([key, value]) => `${key} ${value}`);
+    this.#print(`${dim("objective")} ${name}: ${rule.join(", ")}`);
+    this.#print(
+      `${dim("note     ")} the loss is 0 on a step's first update, where every ratio is 1; reward, kl and grad tell more`,
+    );
   }
 
   #plan(event: PlanEvent): void {
@@ -136,7 +143,8 @@ export class Progress {
       const value = metrics[name];
       if (value === undefined) return [];
       if (name === "time/total") return [duration(value)];
-      return [`${label} ${name === "groups/mixed" ? groups(metrics) : short(value)}`];
+      if (name === "groups/mixed") return [`${label} ${groups(metrics)}`];
+      return [`${label} ${name === "loss" && Math.abs(value) < 1e-6 ? "0" : short(value)}`];
     });
     const eta = step < steps ? `eta ${duration(event.etaSeconds)}` : "";
     const plain = [`step ${step}/${steps}`, ...parts, eta].filter(Boolean).join("  ");
@@ -190,7 +198,7 @@ export class Progress {
 function groups(metrics: Record<string, number>): string {
   const mixed = metrics["groups/mixed"];
   const total = mixed + (metrics["groups/all-pass"] ?? 0) + (metrics["groups/all-fail"] ?? 0);
-  return total > mixed ? `${mixed}/${total}` : String(mixed);
+  return `${mixed}/${total}`;
 }
 
 /** The gain, with the interval of the paired difference where both evaluations tell their tasks. */

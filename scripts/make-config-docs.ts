@@ -9,11 +9,19 @@ import { configFields, type Field } from "../src/config/fields.ts";
 const BEGIN = "<!-- keys: begin (made by scripts/make-config-docs.ts) -->";
 const END = "<!-- keys: end -->";
 
-const cell = (text: string) => text.replaceAll("|", "\\|");
+const HEADER = ["key", "value", "default", "meaning"];
 
-function row({ path, expected, description, default: value }: Field): string {
+function row({ path, expected, description, default: value }: Field): string[] {
   const shown = value === undefined ? "" : `\`${JSON.stringify(value)}\``;
-  return `| \`${path}\` | ${cell(expected)} | ${shown} | ${cell(description)} |`;
+  return [`\`${path}\``, expected, shown, description].map((text) => text.replaceAll("|", "\\|"));
+}
+
+/** A Markdown table with its columns aligned, as the formatter leaves it. */
+function table(rows: string[][]): string {
+  const widths = HEADER.map((_, column) => Math.max(...[HEADER, ...rows].map((cells) => cells[column].length)));
+  const line = (cells: string[], fill: string) =>
+    `| ${cells.map((text, i) => text.padEnd(widths[i], fill)).join(" | ")} |`;
+  return [line(HEADER, " "), line(["", "", "", ""], "-"), ...rows.map((cells) => line(cells, " "))].join("\n");
 }
 
 /** One table for each section of the config. */
@@ -21,12 +29,7 @@ function tables(fields: readonly Field[]): string {
   const section = (field: Field) => (field.path.includes(".") ? field.path.split(".")[0] : "");
   const names = [...new Set(fields.map(section))];
   return names
-    .map((name) => {
-      const rows = fields.filter((field) => section(field) === name).map(row);
-      return [`### ${name || "Run"}`, "", "| key | value | default | meaning |", "|---|---|---|---|", ...rows].join(
-        "\n",
-      );
-    })
+    .map((name) => `### ${name || "Run"}\n\n${table(fields.filter((field) => section(field) === name).map(row))}`)
     .join("\n\n");
 }
 

@@ -32,8 +32,9 @@ export interface UpdateReport {
 
 /**
  * All updates of one step: `updates.epochsPerStep` passes over the rollouts, in `updates.miniBatches` parts each.
- * The check that decoding and training agree is made on the first pass, before anything is changed; above
- * `alerts.logprobGapStop` nothing is.
+ * The check that decoding and training agree is made on the first part, before anything is changed; above
+ * `alerts.logprobGapStop` nothing is. A part without any gradient leaves the weights as they are: the optimiser's
+ * momentum alone must not move them.
  */
 export async function updatePolicy(
   policy: Policy,
@@ -41,54 +42,58 @@ export async function updatePolicy(
   options: UpdateOptions,
 ): Promise<UpdateReport> {
   const { config, step } = options;
-  const sums = new Sums();
-  let updates = 0;
-  let gap = 0;
-  let widestGap: Rollout | undefined;
   const learningRate = options.rateScale * scheduledRate(config.optimizer, step, config.steps);
+  const sums = new Sums();
+  let agreement: Agreement | undefined;
+  const report = (applied: boolean, metrics: Record<string, number>, culprit?: Rollout): UpdateReport => ({
+    metrics: { ...sums.means(), ...metrics, "logprob/gap": agreement?.gap ?? 0 },
+    applied,
+    culprit,
+    widestGap: agreement?.widest,
+  });
   for (let epoch = 0; epoch < config.updates.epochsPerStep; epoch++) {
     const order =
       epoch === 0 ? [...scored] : new RandomStream(config.seed, "mini-batches", step, epoch).shuffle(scored);
     for (const part of split(order, config.updates.miniBatches)) {
       const batch = await scoreBatch(policy, part, options);
-      if (updates === 0) {
-        for (const { rollout, at } of batch.rollouts) {
-          rollout.logprobs.forEach((logprob, t) => {
-            const difference = Math.abs(logprob - batch.logprobs[at + t]);
-            if (difference > gap || Number.isNaN(difference)) [gap, widestGap] = [difference, rollout];
-          });
-        }
-        if (gap > config.alerts.logprobGapStop) return { metrics: { "logprob/gap": gap }, applied: false, widestGap };
-      }
+      agreement ??= compare(batch);
+      if (agreement.gap > config.alerts.logprobGapStop) return report(false, {});
       const { loss, gradient, stats } = options.objective(batch);
       const broken = gradient.findIndex((value) => !Number.isFinite(value));
       if (broken >= 0 || !Number.isFinite(loss)) {
-        const culprit = batch.rollouts.findLast(({ at }) => at <= broken)?.rollout;
-        return { metrics: { ...sums.means(), loss, "logprob/gap": gap }, applied: false, culprit, widestGap };
+        return report(false, { loss }, batch.rollouts.findLast(({ at }) => at <= broken)?.rollout);
       }
-      await policy.backward(Float32Array.from(gradient));
-      const { gradNorm, applied } = await policy.update({ ...config.optimizer, learningRate }, step + 1);
-      if (!applied)
-        return {
-          metrics: { ...sums.means(), "optimizer/grad-norm": gradNorm, "logprob/gap": gap },
-          applied,
-          widestGap,
-        };
-      updates++;
-      sums.add({
-        loss,
-        entropy: batch.entropy,
-        "optimizer/grad-norm": gradNorm,
-        "tokens/trained": batch.tokens,
-        ...stats,
-      });
+      let gradNorm = 0;
+      if (gradient.some((value) => value !== 0)) {
+        await policy.backward(Float32Array.from(gradient));
+        const result = await policy.update({ ...config.optimizer, learningRate }, step + 1);
+        gradNorm = result.gradNorm;
+        if (!result.applied) return report(false, { "optimizer/grad-norm": gradNorm });
+      }
+      const { entropy, tokens } = batch;
+      sums.add({ loss, entropy, "optimizer/grad-norm": gradNorm, "tokens/trained": tokens, ...stats });
     }
   }
-  return {
-    metrics: { ...sums.means(), "optimizer/learning-rate": learningRate, "logprob/gap": gap },
-    applied: true,
-    widestGap,
-  };
+  return report(true, { "optimizer/learning-rate": learningRate });
+}
+
+interface Agreement {
+  /** Largest difference of a token's log-probability between decoding and training, in nats. */
+  gap: number;
+  widest?: Rollout;
+}
+
+function compare(batch: { rollouts: readonly { rollout: Rollout; at: number }[]; logprobs: Float32Array }): Agreement {
+  const agreement: Agreement = { gap: 0 };
+  for (const { rollout, at } of batch.rollouts) {
+    rollout.logprobs.forEach((logprob, t) => {
+      const difference = Math.abs(logprob - batch.logprobs[at + t]);
+      if (difference <= agreement.gap) return;
+      agreement.gap = difference;
+      agreement.widest = rollout;
+    });
+  }
+  return agreement;
 }
 
 /** Consecutive parts of about equal size. */

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { RlvrError } from "../base/errors.ts";
 import { RandomStream } from "../base/random.ts";
 import type { RlvrConfig } from "../config/index.ts";
 import { checkPrompts, engineOptions, LocalPolicy } from "../policy/local.ts";
@@ -30,7 +31,7 @@ export interface EvaluatePolicyOptions {
  * Judges a policy on tasks by the tests kept for evaluation. Samples depend on the evaluation's seed, the task and the
  * sample's number only, so that two policies are compared on the same draws.
  *
- * Returns null when the signal aborted.
+ * Returns null when the signal aborted. Throws `RLVR_VERIFIER` where every verdict is `error`.
  */
 export async function evaluatePolicy(
   policy: Policy,
@@ -63,6 +64,14 @@ function summarise(groups: readonly Rollout[][], settings: RlvrConfig["evaluatio
   const judged = groups
     .map((group) => group.filter(({ verdict }) => verdict.outcome !== "error"))
     .filter((group) => group.length > 0);
+  if (judged.length === 0) {
+    const reason = rollouts[0]?.verdict.evidence.reason;
+    throw new RlvrError(
+      "RLVR_VERIFIER",
+      `evaluation: expected the verifier to judge at least one of ${rollouts.length} completions, got errors only${reason === undefined ? "" : `: ${reason}`}`,
+      { next: "correct the verifier; a verdict `error` is a failure of its own, never of a completion" },
+    );
+  }
   const perTask = judged.map((group): TaskResult => {
     const { id, source, difficulty, tags } = group[0].task;
     const passed = group.filter(({ verdict }) => verdict.outcome === "pass").length;

@@ -1,4 +1,5 @@
 import { errorMessage } from "../base/errors.ts";
+import { show } from "../config/parse.ts";
 import type { SampleKey } from "../engine/index.ts";
 import type { Policy } from "../policy/policy.ts";
 import type { Task } from "../tasks/task.ts";
@@ -71,33 +72,56 @@ async function judge(
   purpose: VerifyPurpose,
 ): Promise<{ verdicts: Verdict[]; retries: number }> {
   const verdicts = await verifyAll(verifier, items, purpose);
-  const failed = verdicts.flatMap((verdict, i) => (verdict.outcome === "error" ? [i] : []));
-  if (failed.length > 0) {
-    const again = await verifyAll(
-      verifier,
-      failed.map((i) => items[i]),
-      purpose,
-    );
-    failed.forEach((i, n) => {
-      verdicts[i] = again[n];
-    });
+  const errors = verdicts.flatMap((verdict, i) => (verdict.outcome === "error" ? [i] : []));
+  if (errors.length > 0) {
+    const retried = errors.map((i) => items[i]);
+    for (const [n, verdict] of (await verifyAll(verifier, retried, purpose)).entries()) verdicts[errors[n]] = verdict;
   }
-  return { verdicts, retries: failed.length };
+  return { verdicts, retries: errors.length };
 }
 
 async function verifyAll(verifier: Verifier, items: VerifyItem[], purpose: VerifyPurpose): Promise<Verdict[]> {
-  const fault = (reason: string): Verdict => ({ outcome: "error", score: 0, components: {}, evidence: { reason } });
   try {
-    const verdicts = await verifier.verify(items, purpose);
-    return items.map((_, i) => checked(verdicts[i]) ?? fault(`the verifier gave ${JSON.stringify(verdicts[i])}`));
+    const verdicts: unknown = await verifier.verify(items, purpose);
+    // Verdicts go to completions by their place in the list: one too few and all of them may be somebody else's.
+    if (!Array.isArray(verdicts) || verdicts.length !== items.length) {
+      const got = Array.isArray(verdicts) ? `${verdicts.length}` : show(verdicts);
+      return items.map(() => failed(`expected a list of ${items.length} verdicts from the verifier, got ${got}`));
+    }
+    return Array.from(verdicts, checked);
   } catch (error) {
     // A user's verifier may throw for the whole batch; none of it is anybody's fault but the verifier's.
-    return items.map(() => fault(errorMessage(error)));
+    return items.map(() => failed(errorMessage(error)));
   }
 }
 
-/** A verdict that can be used: a known outcome and a score in [0, 1]. */
-function checked(verdict: Verdict | undefined): Verdict | undefined {
-  const known = verdict !== undefined && ["pass", "fail", "invalid", "error"].includes(verdict.outcome);
-  return known && verdict.score >= 0 && verdict.score <= 1 ? verdict : undefined;
+function failed(reason: string): Verdict {
+  return { outcome: "error", score: 0, components: {}, evidence: { reason } };
+}
+
+const OUTCOMES: readonly unknown[] = ["pass", "fail", "invalid", "error"];
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
+
+/** The verdict where it is one, with empty parts filled in; an `error` that says what came instead where it is not. */
+function checked(given: unknown): Verdict {
+  if (!isObject(given)) return failed(`expected a verdict from the verifier, got ${show(given)}`);
+  const { outcome, score, components = {}, evidence = {} } = given;
+  const wrong = (what: string, value: unknown) =>
+    failed(`expected ${what} in the verifier's verdict, got ${show(value)}`);
+  if (!OUTCOMES.includes(outcome)) return wrong("the outcome pass, fail, invalid or error", outcome);
+  if (!(typeof score === "number" && score >= 0 && score <= 1)) return wrong("a score in [0, 1]", score);
+  if (!isObject(components) || !Object.values(components).every(Number.isFinite)) {
+    return wrong("components that are numbers", components);
+  }
+  if (!isObject(evidence) || !isJson(evidence)) return wrong("evidence in plain data", evidence);
+  return { ...(given as unknown as Verdict), components: components as Record<string, number>, evidence };
+}
+
+function isJson(value: unknown): boolean {
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
 }

@@ -21,7 +21,12 @@ const run = (name: string) => join(folder, "runs", name);
  * Starts a run, kills it with SIGKILL after some lines of its output and some milliseconds, again and again, and then
  * lets it finish. The first moment is before the first checkpoint. Gives how often it was alive when it was killed.
  */
-async function killedRun(command: "train" | "sft", name: string, words: string[], kills: [number, number][]): Promise<number> {
+async function killedRun(
+  command: "train" | "sft",
+  name: string,
+  words: string[],
+  kills: [number, number][],
+): Promise<number> {
   let killed = 0;
   for (const [lines, milliseconds] of kills) {
     const known = existsSync(run(name));

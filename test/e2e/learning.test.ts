@@ -16,7 +16,10 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const rewards = (run: string) => readRun(join(folder, "runs", run)).metrics().map((record) => record["reward/mean"] as number);
+const rewards = (run: string) =>
+  readRun(join(folder, "runs", run))
+    .metrics()
+    .map((record) => record["reward/mean"] as number);
 const interval = { estimate: expect.any(Number), low: expect.any(Number), high: expect.any(Number) };
 
 describe("the toy task", () => {

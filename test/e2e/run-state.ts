@@ -19,7 +19,9 @@ export function runState(path: string) {
   const last = run.checkpoints().at(-1);
   if (!last) throw new Error(`no checkpoint in ${path}`);
   return {
-    metrics: run.metrics().map((record) => Object.fromEntries(Object.entries(record).filter(([name]) => !dependsOnClock(name)))),
+    metrics: run
+      .metrics()
+      .map((record) => Object.fromEntries(Object.entries(record).filter(([name]) => !dependsOnClock(name)))),
     rollouts: readdirSync(join(path, "rollouts"))
       .sort()
       .map((file) => [file, sha256(join(path, "rollouts", file))]),

@@ -23,7 +23,12 @@ export async function withSession<T>(json: boolean, work: (session: Session) => 
   const progress = json ? null : new Progress(processScreen());
   let run: string | undefined;
   const interrupt = () => {
-    if (controller.signal.aborted) process.exit(130);
+    if (controller.signal.aborted) {
+      // By the signal itself: an orderly exit would tear down the engine in the middle of its work, and abort.
+      process.removeAllListeners("SIGINT");
+      process.kill(process.pid, "SIGINT");
+      return;
+    }
     controller.abort();
     progress?.clear();
     process.stderr.write("stopping after what is under way, with the state saved; again to stop at once\n");

@@ -79,10 +79,11 @@ export async function trainRlvr(config: RlvrConfig, options: LoopOptions): Promi
     const evaluated = evaluationTasks(tasks, config.evaluation);
     checkPrompts(policy, [...tasks.train, ...evaluated]);
     verifier = await config.verifier();
-    const { contract } = verifier;
+    const { name, version, contract } = verifier;
     run = openRun(config, options, {
       kind: "train",
-      verifier: { name: verifier.name, version: verifier.version, contract },
+      verifier: { name, version, contract },
+      verifierHash: digest({ name, version, contract }),
       modelHash: (await policy.version()).hash,
       tasksHash: digest(tasks),
       seed: config.seed,
@@ -144,6 +145,7 @@ class Loop {
       ...(checkpoint ? { resumedFrom: checkpoint.step } : {}),
     });
     const { promptsPerStep, groupSize } = this.#config.rollouts;
+    const { beforeAndAfter, samplesPerTask } = this.#config.evaluation;
     this.#options.onEvent({
       event: "plan",
       steps: this.#config.steps,
@@ -151,7 +153,7 @@ class Loop {
         parameters: policy.parameters,
         "training tasks": train.length,
         "rollouts a step": promptsPerStep * groupSize,
-        "evaluation rollouts": 2 * evaluated.length * this.#config.evaluation.samplesPerTask,
+        ...(beforeAndAfter ? { "evaluation rollouts": 2 * evaluated.length * samplesPerTask } : {}),
       },
     });
     if (!checkpoint) await this.#checkpoint(true);

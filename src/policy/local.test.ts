@@ -24,7 +24,8 @@ afterEach(() => policy.close());
 async function learn(step: number): Promise<void> {
   const { logprobs } = await policy.logprobs([{ tokens: [2, 3, 4, 1], scoreFrom: 1 }], { temperature: 1, keep: true });
   await policy.backward(new Float32Array(logprobs.length).fill(-1));
-  await policy.update(adam, step);
+  await policy.update(adam);
+  policy.endStep(step);
 }
 
 describe("engineOptions", () => {
@@ -49,7 +50,7 @@ describe("a policy on the engine", () => {
     expect(policy.parameters).toBe(4848);
   });
 
-  it("has a version of step and weights, which an update moves on", async () => {
+  it("has a version of steps done and weights", async () => {
     const before = await policy.version();
     expect(before.step).toBe(0);
     await learn(7);

@@ -107,10 +107,12 @@ export class LocalPolicy implements Policy {
     return this.#engine.call("backward", dLogprobs);
   }
 
-  async update(settings: AdamSettings, step: number): Promise<UpdateResult> {
-    const result = await this.#engine.call("update", settings);
+  update(settings: AdamSettings): Promise<UpdateResult> {
+    return this.#engine.call("update", settings);
+  }
+
+  endStep(step: number): void {
     this.#step = step;
-    return result;
   }
 
   setReference(folder: string): Promise<string> {

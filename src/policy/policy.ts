@@ -56,8 +56,10 @@ export interface Policy {
   ): Promise<TokenScores>;
   /** Adds the gradient for dLoss/dlogprob of the last kept `logprobs`. */
   backward(dLogprobs: Float32Array): Promise<void>;
-  /** Applies the gradients; `step` is the version's step from then on. */
-  update(settings: AdamSettings, step: number): Promise<UpdateResult>;
+  /** Applies the gradients. */
+  update(settings: AdamSettings): Promise<UpdateResult>;
+  /** Says that a step is done, whether or not it changed the weights: the version's step from then on. */
+  endStep(step: number): void;
   /** Makes a model folder's weights the reference policy; returns their hash. */
   setReference(folder: string): Promise<string>;
   /** Writes model and optimiser into an empty folder that exists. */

@@ -174,7 +174,7 @@ async function loop(
     const { logprobs, entropies } = await policy.logprobs(batch, { temperature: 1, keep: true });
     await policy.backward(new Float32Array(logprobs.length).fill(-1 / logprobs.length));
     const learningRate = scheduledRate(optimizer, state.step, steps);
-    const { gradNorm, applied } = await policy.update({ ...optimizer, learningRate }, state.step + 1);
+    const { gradNorm, applied } = await policy.update({ ...optimizer, learningRate });
     if (!applied) {
       throw new RlvrError(
         "RLVR_NON_FINITE",
@@ -185,6 +185,7 @@ async function loop(
       );
     }
     state.step++;
+    policy.endStep(state.step);
     state.cursor += batch.length;
     const mean = (values: Float32Array) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
     if (state.step % REPORT_EVERY === 0 || state.step === steps) {

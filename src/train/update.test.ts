@@ -92,12 +92,19 @@ describe("updatePolicy", () => {
   });
 
   it("changes no weight where no advantage differs from 0", async () => {
-    const { hash } = await policy.version();
+    const { hash, step } = await policy.version();
+    expect(step).toBe(0);
     const scored = (await rollouts()).map(({ rollout }) => ({ rollout, advantage: 0 }));
     const { applied, metrics } = await update(scored);
     expect(applied).toBe(true);
     expect(metrics).toMatchObject({ loss: 0, "optimizer/grad-norm": 0 });
-    expect((await policy.version()).hash).toBe(hash);
+    // The step counts all the same: a resumed run cannot know that it changed nothing.
+    expect(await policy.version()).toEqual({ hash, step: 1 });
+    // Nor do moments of earlier updates move anything.
+    await update(await rollouts());
+    const moved = (await policy.version()).hash;
+    await update((await rollouts()).map(({ rollout }) => ({ rollout, advantage: 0 })));
+    expect((await policy.version()).hash).toBe(moved);
     // With a KL term there is a gradient once the policy has left the reference.
     await policy.setReference(toyModel);
     await update(await rollouts());

@@ -66,7 +66,7 @@ export async function updatePolicy(
       let gradNorm = 0;
       if (gradient.some((value) => value !== 0)) {
         await policy.backward(Float32Array.from(gradient));
-        const result = await policy.update({ ...config.optimizer, learningRate }, step + 1);
+        const result = await policy.update({ ...config.optimizer, learningRate });
         gradNorm = result.gradNorm;
         if (!result.applied) return report(false, { "optimizer/grad-norm": gradNorm });
       }
@@ -74,6 +74,7 @@ export async function updatePolicy(
       sums.add({ loss, entropy, "optimizer/grad-norm": gradNorm, "tokens/trained": tokens, ...stats });
     }
   }
+  policy.endStep(step + 1);
   return report(true, { "optimizer/learning-rate": learningRate });
 }
 
@@ -88,7 +89,7 @@ function compare(batch: { rollouts: readonly { rollout: Rollout; at: number }[];
   for (const { rollout, at } of batch.rollouts) {
     rollout.logprobs.forEach((logprob, t) => {
       const difference = Math.abs(logprob - batch.logprobs[at + t]);
-      if (difference <= agreement.gap) return;
+      if (difference <= agreement.gap || Number.isNaN(agreement.gap)) return; // NaN is the widest of all
       agreement.gap = difference;
       agreement.widest = rollout;
     });

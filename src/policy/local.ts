@@ -5,7 +5,7 @@ import type { AdamSettings, Generated, TokenSequence, UpdateResult } from "../en
 import { EngineClient, type EngineOptions, type EngineSource } from "../engine/index.ts";
 import { encodePrompt } from "../model/chat-template.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { checkVocabulary } from "../model/folder.ts";
+import { checkVocabulary, loadModelConfig } from "../model/folder.ts";
 import { loadTokenizer, type Tokenizer } from "../model/tokenizer.ts";
 import type { ChatMessage } from "../tasks/task.ts";
 import type { Policy, PolicyVersion, SampleRequest, TokenScores } from "./policy.ts";
@@ -46,6 +46,7 @@ export class LocalPolicy implements Policy {
 
   /** Loads a Hugging Face folder. Throws where model and tokenizer disagree (`RLVR_VOCABULARY`). */
   static async load(folder: string, options: EngineOptions): Promise<LocalPolicy> {
+    loadModelConfig(folder); // before the tokenizer: where the whole folder is missing, that is what is said
     return LocalPolicy.#create({ folder }, folder, options);
   }
 

@@ -27,8 +27,12 @@ export class Running {
   stdout = "";
   stderr = "";
 
-  constructor(words: string[], cwd: string) {
-    this.#child = spawn(process.execPath, [main, ...words], {
+  /** @param fileKilobytes no file can grow beyond this, as on a disk that is full */
+  constructor(words: string[], cwd: string, fileKilobytes?: number) {
+    const program = [process.execPath, main, ...words];
+    const limited = ["bash", "-c", 'ulimit -f "$0" && exec "$@"', `${fileKilobytes}`, ...program];
+    const [command, ...rest] = fileKilobytes === undefined ? program : limited;
+    this.#child = spawn(command, rest, {
       cwd,
       env: { ...process.env, NO_COLOR: "1" },
       stdio: ["ignore", "pipe", "pipe"],

@@ -137,3 +137,27 @@ test("without --json an alert is a plain line too", async () => {
   expect(ended.status).toBe(0);
   expect(ended.stdout).toContain("no task-learning signal");
 });
+
+test.each(["llama", "qwen2", "qwen3"])(
+  "sft makes a %s from nothing, the same every time, and eval judges it",
+  async (family) => {
+    const shape = `{ family: "${family}", hiddenSize: 16, layers: 1, heads: 2, keyValueHeads: 1, intermediateSize: 32, maxPositions: 12 }`;
+    const config = toyVariant(folder, family, `sft: { ...toy.sft, steps: 200, batchTokens: 160, from: ${shape} }`);
+    const weights: Buffer[] = [];
+    for (const name of ["a", "b"]) {
+      const out = join(folder, `${family}-${name}`);
+      const done = (await json(["sft", config, "--run", `sft-${family}-${name}`, "--out", out], folder)).at(-1);
+      expect(done).toEqual({
+        event: "done",
+        run: join("runs", `sft-${family}-${name}`),
+        steps: 200,
+        seconds: expect.any(Number),
+        model: out,
+      });
+      weights.push(readFileSync(join(out, "model.safetensors")));
+    }
+    expect(weights[1]).toEqual(weights[0]);
+    const evaluated = await json(["eval", join(folder, `${family}-a`), "--config", config], folder);
+    expect(evaluated.at(-1)?.evaluation.passAt1.estimate).toBeGreaterThan(0.8);
+  },
+);

@@ -196,7 +196,8 @@ describe("Ctrl-C", () => {
         result.stderr += data;
         if (work === "") child.kill("SIGINT");
       });
-      child.on("close", (status) => done({ ...result, status }));
+      // As a shell gives it: the second Ctrl-C ends the process by its signal.
+      child.on("close", (code, signal) => done({ ...result, status: signal === "SIGINT" ? 130 : code }));
     });
   }
 

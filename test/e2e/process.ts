@@ -1,5 +1,6 @@
 /** The built command line in processes of its own, with what they say on standard output as they say it. */
 import { type ChildProcess, spawn } from "node:child_process";
+import { constants } from "node:os";
 import { join, resolve } from "node:path";
 
 export const repository = resolve(import.meta.dirname, "../..");
@@ -11,8 +12,8 @@ const main = join(repository, "dist/cli/main.js");
 export type Line = Record<string, any>;
 
 export interface Ended {
-  /** Exit code; null where a signal ended it. */
-  status: number | null;
+  /** Exit code as a shell gives it: 128 and the number of the signal where one ended it. */
+  status: number;
   stdout: string;
   stderr: string;
   /** Standard output, parsed line by line; throws where a line is not JSON. */
@@ -46,8 +47,9 @@ export class Running {
       this.#tell();
     });
     this.ended = new Promise((done) => {
-      this.#child.on("close", (status) => {
+      this.#child.on("close", (code, signal) => {
         const { stdout, stderr } = this;
+        const status = code ?? 128 + constants.signals[signal as NodeJS.Signals];
         done({ status, stdout, stderr, lines: () => parse(stdout) });
       });
     });

@@ -9,6 +9,8 @@ export interface TokenSequence {
   tokens: ArrayLike<number>;
   /** Index of the first scored token, at least 1: the first token has nothing before it. */
   scoreFrom: number;
+  /** Temperature of the distribution it is scored under; the batch's where absent. */
+  temperature?: number;
   /** Scored, but left out of `backward`: for sequences whose cotangents are 0 anyway. */
   frozen?: boolean;
 }

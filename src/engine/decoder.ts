@@ -148,7 +148,7 @@ function collectSaved(root: Value): Value[] {
 }
 
 export interface HeadGraphs {
-  /** Inputs: h [T, d], targets [T, 1], inverseTemperature, finalNorm, head. Outputs: logprobs [T, 1], entropies [T, 1]. */
+  /** Inputs: h [T, d], targets and inverseTemperature [T, 1], finalNorm, head. Outputs: logprobs [T, 1], entropies [T, 1]. */
   forward: CompiledGraph;
   /** Inputs as forward, and dLogprobs [T, 1]. Outputs: dh, d.finalNorm, d.head. */
   backward: CompiledGraph;
@@ -160,9 +160,10 @@ export function headWeights(config: ModelConfig): Record<string, number[]> {
   return { finalNorm: [config.hiddenSize], head: [config.vocabularySize, config.hiddenSize] };
 }
 
+/** Logits of h [rows, d], each row divided by its temperature. */
 function logits(h: Value, w: Weights, config: ModelConfig): Value {
   const normed = ops.rmsNorm(h, w.finalNorm, config.rmsNormEpsilon);
-  return ops.mul(ops.matmul(normed, w.head, { transB: true }), input("inverseTemperature", []));
+  return ops.mul(ops.matmul(normed, w.head, { transB: true }), input("inverseTemperature", [h.shape[0], 1]));
 }
 
 export function buildHead(config: ModelConfig): HeadGraphs {
@@ -189,7 +190,7 @@ export function buildHead(config: ModelConfig): HeadGraphs {
 /**
  * A decoding step of all layers for B rows, one token each.
  * Inputs: ids [B], positions [B, 1], mask [B, 1, 1, C] (0 where the row's cache holds a token, very negative
- * elsewhere), `k<l>` and `v<l>` [B, keyValueHeads, C, headDim], inverseTemperature, cos, sin, embedding, weights
+ * elsewhere), `k<l>` and `v<l>` [B, keyValueHeads, C, headDim], inverseTemperature [B, 1], cos, sin, embedding, weights
  * `<l>.<role>`, finalNorm, head. Outputs: probabilities [B, vocabulary], `newK<l>` and `newV<l>` [B, kv, 1, headDim].
  * The step attends over [cache ; itself] without copying the cache: two products, joined in the softmax.
  */

@@ -213,6 +213,26 @@ describe("decoding", () => {
     });
   });
 
+  it("samples and scores each sequence at its own temperature", async () => {
+    const engine = await engineWith({ decodeSlots: 3 });
+    const temperatures = [0.5, 1, 2];
+    const samples = request().samples.map((sample, i) => ({ ...sample, temperature: temperatures[i % 3] }));
+    const mixed = await engine.generate(request({ samples }));
+    for (const [which, temperature] of temperatures.entries()) {
+      const alone = await engine.generate(request({ sampler: { temperature, topP: 1, topK: 0 } }));
+      for (const [i, { tokens }] of mixed.entries()) if (i % 3 === which) expect(tokens).toEqual(alone[i].tokens);
+    }
+    const batch = samples.map(({ prompt, temperature }, i) => ({
+      tokens: [...prompts[prompt], ...mixed[i].tokens],
+      scoreFrom: prompts[prompt].length,
+      temperature,
+    }));
+    const { logprobs, offsets } = await engine.logprobs(batch, { temperature: 77, keep: false });
+    for (const [i, sample] of mixed.entries()) {
+      for (const [t, x] of sample.logprobs.entries()) expect(Math.abs(x - logprobs[offsets[i] + t])).toBeLessThan(3e-5);
+    }
+  });
+
   it("ends with the ending token, which is part of the completion, and has nothing after it", async () => {
     const engine = await engineWith();
     const generated = await engine.generate(request({ maxTokens: 30 }));

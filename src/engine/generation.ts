@@ -18,8 +18,8 @@ import type { WeightStore } from "./weights.ts";
 export interface GenerationRequest {
   /** Token ids of each prompt. */
   prompts: readonly (readonly number[])[];
-  /** What to sample: the index of a prompt, and the names of the sample's random stream. */
-  samples: readonly { prompt: number; key: SampleKey }[];
+  /** What to sample: the index of a prompt, the names of the sample's random stream, and a temperature of its own. */
+  samples: readonly { prompt: number; key: SampleKey; temperature?: number }[];
   /** Longest completion, in tokens; shorter where the model's context ends. */
   maxTokens: number;
   sampler: SamplerSettings;
@@ -41,6 +41,7 @@ interface Row {
   random: RandomStream;
   next: number;
   limit: number;
+  settings: SamplerSettings;
   result: Generated;
 }
 
@@ -79,21 +80,22 @@ export class Generation {
     const cache = new DecodeCache(this.#config, Math.min(this.#slots, samples.length));
     const rows: Row[] = [];
     const buffers = new StepBuffers(this.#config, Math.min(this.#slots, samples.length));
-    const constants = this.#stepConstants(weights, sampler);
+    const constants = this.#stepConstants(weights);
     const eos = new Set(request.eosIds);
     let nextSample = 0;
 
     const start = async (slot: number): Promise<boolean> => {
       if (nextSample >= samples.length) return false;
       const sample = nextSample++;
-      const { prompt: p, key } = samples[sample];
+      const { prompt: p, key, temperature = sampler.temperature } = samples[sample];
       const prompt = request.prompts[p];
       if (slot === cache.rows) cache.rows++;
       cache.lengths[slot] = 0;
       cache.place(slot, await prompts.take(p));
       const result: Generated = { tokens: [], logprobs: [], finish: "length" };
       const limit = Math.min(request.maxTokens, this.#config.maxPositions - prompt.length);
-      rows[slot] = { sample, random: sampleStream(key), next: prompt[prompt.length - 1], limit, result };
+      const settings = { ...sampler, temperature };
+      rows[slot] = { sample, random: sampleStream(key), next: prompt[prompt.length - 1], limit, settings, result };
       return true;
     };
 
@@ -108,7 +110,7 @@ export class Generation {
       // Downwards: a removed row is replaced by one that was already looked at.
       for (let slot = cache.rows - 1; slot >= 0; slot--) {
         const row = rows[slot];
-        const { token, logprob } = draw(probabilities, slot * size, size, sampler, row.random.uniform());
+        const { token, logprob } = draw(probabilities, slot * size, size, row.settings, row.random.uniform());
         if (!Number.isFinite(logprob)) throw nonFinite(row.sample);
         row.result.tokens.push(token);
         row.result.logprobs.push(logprob);
@@ -126,10 +128,9 @@ export class Generation {
     return results;
   }
 
-  #stepConstants(weights: WeightStore, sampler: SamplerSettings): Feeds {
+  #stepConstants(weights: WeightStore): Feeds {
     const feeds: Feeds = {
       ...rotaryFeeds(this.#rotary),
-      inverseTemperature: floatTensor(new Float32Array([sampler.temperature === 0 ? 1 : 1 / sampler.temperature]), []),
       embedding: floatTensor(weights.embedding, [this.#config.vocabularySize, this.#config.hiddenSize]),
     };
     weights.layerFeeds.forEach((layer, l) => {

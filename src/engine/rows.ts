@@ -11,13 +11,14 @@ export interface BatchRows {
 export function eachScored(
   batch: BatchRows,
   micro: MicroBatch,
-  call: (row: number, flat: number, index: number, token: number) => void,
+  call: (row: number, flat: number, index: number, token: number, sequence: TokenSequence) => void,
 ): void {
   let index = 0;
   micro.sequences.forEach((s, r) => {
-    const { tokens, scoreFrom } = batch.sequences[s];
+    const sequence = batch.sequences[s];
+    const { tokens, scoreFrom } = sequence;
     for (let t = scoreFrom; t < tokens.length; t++) {
-      call(r * micro.length + t - 1, batch.offsets[s] + t - scoreFrom, index++, tokens[t]);
+      call(r * micro.length + t - 1, batch.offsets[s] + t - scoreFrom, index++, tokens[t], sequence);
     }
   });
 }

@@ -17,7 +17,7 @@ import { Arena, type Feeds, floatTensor, intTensor, Session } from "./session.ts
 import type { WeightStore } from "./weights.ts";
 
 export interface LogprobOptions {
-  /** The distribution is softmax(logits / temperature). */
+  /** The distribution is softmax(logits / temperature), for sequences without a temperature of their own. */
   temperature: number;
   /** Keep what `backward` needs. */
   keep: boolean;
@@ -236,12 +236,15 @@ export class Training {
       targets[i] = BigInt(token);
     });
     const chunk = Math.max(1, Math.floor(HEAD_CHUNK_FLOATS / vocabularySize));
-    const inverseTemperature = floatTensor(new Float32Array([1 / batch.temperature]), []);
+    const inverseTemperatures = new Float32Array(total);
+    eachScored(batch, micro, (_row, _at, i, _token, sequence) => {
+      inverseTemperatures[i] = 1 / (sequence.temperature ?? batch.temperature);
+    });
     for (let from = 0; from < total; from += chunk) {
       const to = Math.min(total, from + chunk);
       const inputs: Feeds = {
         ...weights.headFeeds,
-        inverseTemperature,
+        inverseTemperature: floatTensor(inverseTemperatures.subarray(from, to), [to - from, 1]),
         h: floatTensor(kept.hidden.subarray(from * d, to * d), [to - from, d]),
         targets: intTensor(targets.subarray(from, to), [to - from, 1]),
       };

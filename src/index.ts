@@ -3,12 +3,44 @@ export { RandomStream } from "./base/random.ts";
 export * from "./config/index.ts";
 export { type BootstrapOptions, bootstrapDifference, bootstrapMean, pairedGain } from "./evaluate/intervals.ts";
 export { passAtK, passHatK } from "./evaluate/pass-at-k.ts";
-export { type AdvantageOptions, batchAdvantages, groupAdvantages } from "./learning/advantages.ts";
+export {
+  type AdvantageOptions,
+  batchAdvantages,
+  groupAdvantages,
+  spreadAdvantages,
+  standardDeviation,
+} from "./learning/advantages.ts";
+export { type Aggregation, batchTotals, sliceBatch } from "./learning/aggregation.ts";
+export { type CombinedRewards, type ComponentOptions, combineRewards } from "./learning/components.ts";
+export type { CorrectionOptions } from "./learning/correction.ts";
 export { type DiagnosedRollout, diagnoseGroups, type GroupDiagnosis } from "./learning/diagnosis.ts";
-export { createGrpo, GRPO_DEFAULTS, type GrpoOptions } from "./learning/grpo.ts";
-export { type KlEstimator, klTerm } from "./learning/kl.ts";
-export type { Objective, ObjectiveBatch, ObjectiveResult } from "./learning/objective.ts";
-export { createObjective, type ObjectiveName } from "./learning/objectives.ts";
+export {
+  type KlControllerOptions,
+  type KlEstimator,
+  type KlPenaltyOptions,
+  klPenalty,
+  klTerm,
+  nextKlCoefficient,
+} from "./learning/kl.ts";
+export type { BatchTotals, Floats, Objective, ObjectiveBatch, ObjectiveResult } from "./learning/objective.ts";
+export { createObjective, objectiveOptions } from "./learning/objectives.ts";
+export { ADVANTAGE_PRESETS, type ObjectiveName, type ObjectiveOptions, PRESETS } from "./learning/presets.ts";
+export {
+  type ProcessOptions,
+  type ProcessRollout,
+  processAdvantages,
+  type ScoredSpan,
+} from "./learning/process.ts";
+export type { RatioKind } from "./learning/ratio.ts";
+export {
+  maskTruncated,
+  overlongPenalty,
+  type ReferenceAction,
+  type ReferenceOptions,
+  referenceAction,
+  splitByStaleness,
+} from "./learning/schedule.ts";
+export type { SurrogateKind, SurrogateOptions } from "./learning/surrogate.ts";
 export type * from "./runs/events.ts";
 export * from "./runs/index.ts";
 export type { CodeReference, CodeTest, PlainValue } from "./tasks/code.ts";

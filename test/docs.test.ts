@@ -8,7 +8,7 @@ import { withKeys } from "../scripts/make-config-docs.ts";
 import { configFields } from "../src/config/fields.ts";
 import { loadConfig } from "../src/config/load.ts";
 import * as rlvr from "../src/index.ts";
-import { createGrpo } from "../src/learning/grpo.ts";
+import { createObjective } from "../src/learning/objectives.ts";
 import { rolloutMetrics } from "../src/rollouts/metrics.ts";
 import { metricNames } from "../src/runs/metrics.ts";
 
@@ -66,7 +66,7 @@ it("docs/config.md has the keys of the schema", () => {
 });
 
 it("docs/grpo.md explains every metric", () => {
-  const { stats } = createGrpo()({
+  const { stats } = createObjective("grpo")({
     logprobs: new Float32Array(1),
     rolloutLogprobs: new Float32Array(1),
     referenceLogprobs: new Float32Array(1),

@@ -11,6 +11,11 @@ export interface AdvantageOptions {
   ddof: 0 | 1;
   /** Added to that standard deviation. */
   epsilon: number;
+  /**
+   * What a reward is compared with: the mean of its group (the default), or the mean of the others of its group (RLOO,
+   * arXiv 2402.14740), which is unbiased and n / (n − 1) times as large.
+   */
+  baseline?: "mean" | "leave-one-out";
 }
 
 function mean(values: readonly number[]): number {
@@ -25,9 +30,23 @@ export function standardDeviation(values: readonly number[], ddof: 0 | 1): numbe
 }
 
 /**
- * Advantages of one group: (rᵢ − mean) / (std + ε), or rᵢ − mean for scale `none`. A group of one, or of equal rewards,
- * has advantages 0. For scale `batch`, `batchDeviation` is the standard deviation over the whole batch; without it the
- * group is taken as the batch.
+ * Whether values are equal but for rounding: 0.1 + 0.2 is 0.3. Compared, not told by the deviation: the mean rounds too,
+ * and ε may be 0, which would make a deviation of 1e-17 into advantages of ±1.
+ */
+export function allEqual(values: readonly number[]): boolean {
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  for (const value of values) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  return high - low <= 1e-12 * Math.max(Math.abs(low), Math.abs(high)) || values.length < 2;
+}
+
+/**
+ * Advantages of one group: (rᵢ − baseline) / (std + ε), or rᵢ − baseline for scale `none`. A group of one, or of equal
+ * rewards, has advantages 0. For scale `batch`, `batchDeviation` is the standard deviation over the whole batch; without
+ * it the group is taken as the batch. Rewards can be of any range: 0 and 1, or −1 and 1.
  *
  * Throws `RLVR_REWARD` for a reward that is not finite.
  *
@@ -45,20 +64,27 @@ export function groupAdvantages(
       next: "give a verdict of error for what cannot be judged; it leaves the group",
     });
   }
-  if (rewards.length === 0) return [];
-  // Compared, not by the deviation: rounding of the mean leaves 0.1, 0.1, 0.1 with one of 1e-17, and ε may be 0.
-  if (rewards.every((reward) => reward === rewards[0])) return rewards.map(() => 0);
+  if (allEqual(rewards)) return rewards.map(() => 0);
   const center = mean(rewards);
-  if (options.scale === "none") return rewards.map((reward) => reward - center);
+  const stretch = options.baseline === "leave-one-out" ? rewards.length / (rewards.length - 1) : 1;
+  const centred = rewards.map((reward) => (reward - center) * stretch);
+  if (options.scale === "none") return centred;
   const deviation =
     options.scale === "batch" && batchDeviation !== undefined
       ? batchDeviation
       : standardDeviation(rewards, options.ddof);
-  return rewards.map((reward) => (reward - center) / (deviation + options.epsilon));
+  return centred.map((advantage) => advantage / (deviation + options.epsilon));
 }
 
 /** Advantages of all groups of a batch; only scale `batch` looks across groups. */
 export function batchAdvantages(groups: readonly (readonly number[])[], options: AdvantageOptions): number[][] {
   const deviation = options.scale === "batch" ? standardDeviation(groups.flat(), options.ddof) : undefined;
   return groups.map((rewards) => groupAdvantages(rewards, options, deviation));
+}
+
+/** One value a sequence [S] → one a token [T], as an objective takes it. */
+export function spreadAdvantages(advantages: ArrayLike<number>, offsets: ArrayLike<number>): Float64Array {
+  const tokens = new Float64Array(offsets[offsets.length - 1]);
+  for (let s = 0; s + 1 < offsets.length; s++) tokens.fill(advantages[s], offsets[s], offsets[s + 1]);
+  return tokens;
 }

@@ -6,7 +6,7 @@
  *     sample a group of completions  by the policy as it is now, each from its own random stream
  *     judge them                     by the verifier's hidden tests; `error` leaves its group
  *     compare within each group      A = (r − mean) / (std + ε)
- *     update                         minimise the objective; see learning/grpo.ts for the formula
+ *     update                         minimise the objective; see learning/compose.ts for the formula
  *     look at it                     metrics, alerts, a checkpoint; back to the last good one where it went wrong
  *
  * How this GRPO differs from the paper's (arXiv 2402.03300): no KL term unless `objective.klCoefficient` is set; the

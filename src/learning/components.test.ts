@@ -84,6 +84,10 @@ describe("reward components", () => {
       const options = { ...OPTIONS, weights: { right: 0.3, form: 0.3 }, mode };
       expect(combineRewards([opposed], options).advantages[0].map(Math.abs)).toEqual([0, 0, 0]);
     }
+    const rounded = [0.1, 0.7, 0.3].map((x) => ({ right: x, form: 1 - 3 * x }));
+    const options = { ...OPTIONS, weights: { right: 1, form: 1 }, mode: "normalize-then-sum" } as const;
+    expect(combineRewards([rounded], { ...options, normalizeBatch: false }).advantages[0]).not.toEqual([0, 0, 0]);
+    expect(combineRewards([rounded], options).advantages[0]).toEqual([0, 0, 0]);
   });
 
   it.each([

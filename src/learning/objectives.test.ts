@@ -172,6 +172,18 @@ describe("formulas written out", () => {
     expectResult(createObjective("grpo")(far), -((-5 + 1) / 2 - 0.8) / 2, [1.25, -0.25, 0]);
   });
 
+  it("beyond ±20 a log-ratio is flat: the value stays, the slope is 0", () => {
+    const far = {
+      ...batch,
+      rolloutLogprobs: Float64Array.of(-40, log(0.3), 40),
+      advantages: Float64Array.of(-1, 1, 1),
+    };
+    for (const surrogate of ["clipped", "weighted"] as const) {
+      const e20 = Math.exp(20);
+      expectResult(createObjective("grpo", { surrogate })(far), -((-e20 + 1) / 2 + 1 / e20) / 2, [0, -0.25, 0]);
+    }
+  });
+
   it("prompt-mean: a group counts once, however many tokens it has", () => {
     const grouped = { ...batch, groups: [0, 1] };
     expectResult(createObjective("dapo", { aggregation: "prompt-mean" })(grouped), -((1.25 + 1) / 2 - 0.8) / 2, [
@@ -287,7 +299,13 @@ describe("every objective", () => {
         const batch = randomBatch(seed, 0.3);
         const whole = objective(batch);
         const bounds = [0, Math.min(a, b), Math.max(a, b), 5];
-        const parts = [0, 1, 2].map((i) => objective(sliceBatch(batch, bounds[i], bounds[i + 1])));
+        // The last two are slices of a slice.
+        const rest = sliceBatch(batch, bounds[1], 5);
+        const parts = [
+          objective(sliceBatch(batch, 0, bounds[1])),
+          objective(sliceBatch(rest, 0, bounds[2] - bounds[1])),
+          objective(sliceBatch(rest, bounds[2] - bounds[1], 5 - bounds[1])),
+        ];
         expect(parts.reduce((sum, { loss }) => sum + loss, 0)).toBeCloseTo(whole.loss, 12);
         const gradient = parts.flatMap((part) => Array.from(part.gradient));
         expect(gradient).toEqual(Array.from(whole.gradient, (x) => expect.closeTo(x, 12)));

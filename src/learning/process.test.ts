@@ -40,6 +40,9 @@ describe("process rewards", () => {
     ]);
     const [[first]] = processAdvantages([GROUP], { ...OPTIONS, credit: "return", gamma: 0.5 });
     expect(Array.from(first)).toEqual([0.5, 0.5, -1, -1, -1, 0]);
+    const late = [1, 0].map((score) => ({ length: 3, spans: [{ start: 1, end: 2, score }] }));
+    expect(plain(processAdvantages([late], { ...OPTIONS, credit: "return" }))[0][0]).toEqual([1, 1, 0]);
+    expect(plain(processAdvantages([late], OPTIONS))[0][0]).toEqual([0, 1, 0]);
   });
 
   it("with one step over everything is the outcome's advantage", () => {

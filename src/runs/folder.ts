@@ -174,16 +174,14 @@ export class RunFolder {
   }
 
   /**
-   * The last healthy step, where the run was stopped between deciding to return and having returned; Infinity else.
-   * A loop that resumes must not start from a checkpoint after it.
+   * The alert that asks for a return, where the run ended before it had returned; null else. A loop that resumes has to
+   * return first.
    */
-  undoneReturn(): number {
+  undoneReturn(): Alert | null {
     const last = readRun(this.path)
       .events()
-      .findLast(({ event, level }) => event === "returned" || (event === "alert" && level === "return")) as
-      | (Alert & { event: string })
-      | undefined;
-    return last?.event === "alert" ? (last.values.healthyStep ?? last.step - 1) : Number.POSITIVE_INFINITY;
+      .findLast(({ event, level }) => event === "returned" || (event === "alert" && level === "return"));
+    return last?.event === "alert" ? (last as unknown as Alert) : null;
   }
 
   /** Text of a small file of the run. */

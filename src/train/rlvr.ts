@@ -130,11 +130,11 @@ class Loop {
   /** Continues from the newest checkpoint, or makes the first one, so that there always is one to go back to. */
   async start(): Promise<void> {
     const { run, verifier, policy, train, evaluated } = this.#parts;
-    const checkpoint = this.#options.resume === undefined ? null : run.latestCheckpoint({ atMost: run.undoneReturn() });
-    if (checkpoint) {
-      run.rewind(checkpoint.step);
-      this.state = { ...(await loadState(checkpoint, policy)), returns: run.returns() };
-    }
+    const resumed = this.#options.resume !== undefined;
+    const checkpoint = resumed ? run.latestCheckpoint() : null;
+    const undone = checkpoint ? run.undoneReturn() : null;
+    if (resumed && !undone) run.rewind(checkpoint?.step ?? 0);
+    if (checkpoint && !undone) this.state = { ...(await loadState(checkpoint, policy)), returns: run.returns() };
     const { config } = JSON.parse(run.readFile("config.json")) as { config: Record<string, unknown> };
     this.#options.onEvent({
       event: "start",
@@ -156,7 +156,11 @@ class Loop {
         ...(beforeAndAfter ? { "evaluation rollouts": 2 * evaluated.length * samplesPerTask } : {}),
       },
     });
-    if (!checkpoint) await this.#checkpoint(true);
+    if (undone) {
+      // The run ended between this alert and what follows from it, which is made up for now.
+      this.state = { ...this.state, returns: run.returns() - 1 };
+      await this.#return(undone);
+    } else if (!checkpoint) await this.#checkpoint(true);
   }
 
   /** Evaluates unless it was done before the run was interrupted; false when interrupted now. */

@@ -1,5 +1,5 @@
 /** Runs that go wrong on purpose: alerts, automatic returns, and the end of it. */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -67,26 +67,50 @@ describe("a learning rate of 1 without warm-up", () => {
     expect(after.passAt1.low).toBeGreaterThan(before.passAt1.high);
   });
 
-  test("also when it is killed between: the resumed run tries and returns the same", async () => {
-    const words = ["train", toy, ...absurd, "--checkpoints.everySteps", "2", "--alerts.deadSteps", "3"];
-    const whole = await rlvr([...words, "--run", "straight", "--json"], folder);
-    expect(whole.status).toBe(1);
-    const random = new RandomStream(5, "kills");
-    const killed = 128 + 9;
-    let status = killed;
-    for (let attempt = 0; status === killed; attempt++) {
-      const start = attempt === 0 ? [...words, "--run", "killed"] : ["train", "--resume", "runs/killed"];
-      const running = new Running([...start, "--json"], folder);
-      const lines = 4 + random.integer(10);
-      if (attempt < 5) {
-        await running.until((now) => now.lineCount() >= lines);
-        running.kill("SIGKILL");
+  test.each([5, 13])(
+    "also when it is killed between: the resumed run tries and returns the same (%i)",
+    async (seed) => {
+      const words = ["train", toy, ...absurd, "--checkpoints.everySteps", "2", "--alerts.deadSteps", "3"];
+      const straight = `straight-${seed}`;
+      const name = `killed-${seed}`;
+      const whole = await rlvr([...words, "--run", straight, "--json"], folder);
+      expect(whole.status).toBe(1);
+      const random = new RandomStream(seed, "kills");
+      const killed = 128 + 9;
+      let status = killed;
+      for (let attempt = 0; status === killed; attempt++) {
+        const start = attempt === 0 ? [...words, "--run", name] : ["train", "--resume", join("runs", name)];
+        const running = new Running([...start, "--json"], folder);
+        const lines = 4 + random.integer(10);
+        if (attempt < 5) {
+          await running.until((now) => now.lineCount() >= lines);
+          running.kill("SIGKILL");
+        }
+        status = (await running.ended).status;
       }
-      status = (await running.ended).status;
-    }
-    expect(status).toBe(1);
-    expect(view("killed").events()).toEqual(view("straight").events());
-    expect(runState(join(folder, "runs/killed"))).toEqual(runState(join(folder, "runs/straight")));
+      expect(status).toBe(1);
+      expect(view(name).events()).toEqual(view(straight).events());
+      expect(runState(join(folder, "runs", name))).toEqual(runState(join(folder, "runs", straight)));
+    },
+  );
+
+  test("and killed right after an alert, before it has returned or stopped", async () => {
+    const words = ["--checkpoints.everySteps", "2", "--alerts.deadSteps", "3"];
+    const whole = await rlvr(["train", toy, "--run", "told", ...absurd, ...words, "--json"], folder);
+    const path = join(folder, "runs/told/events.jsonl");
+    const events = readFileSync(path, "utf8");
+    const state = runState(join(folder, "runs/told"));
+    // As if it had been killed between the last alert and the end: it ends again, with the same words and files.
+    const again = await rlvr(["train", "--resume", "runs/told", "--json"], folder);
+    expect(again.status).toBe(1);
+    expect(again.lines().at(-1)).toEqual(whole.lines().at(-1));
+    expect(readFileSync(path, "utf8")).toBe(events);
+    expect(runState(join(folder, "runs/told"))).toEqual(state);
+    // As if between the first alert and the return: it returns, and ends as before.
+    writeFileSync(path, `${events.split("\n")[0]}\n`);
+    expect((await rlvr(["train", "--resume", "runs/told", "--json"], folder)).status).toBe(1);
+    expect(readFileSync(path, "utf8")).toBe(events);
+    expect(runState(join(folder, "runs/told"))).toEqual(state);
   });
 });
 

@@ -60,12 +60,12 @@ def trl_loss(batch: dict, advantages: str = "advantages", correction=None, **set
     entropies = batch["entropies"].clone().requires_grad_()
     values = {
         "loss_type": "grpo", "importance_sampling_level": "token", "epsilon_low": 0.2, "epsilon_high": 0.2, "beta": 0.0,
-        "delta": None, "entropy_coef": 0.0, **settings,
+        "delta": None, "entropy_coef": 0.0, "use_bias_correction_kl": False, **settings,
     }  # fmt: skip
     trainer = SimpleNamespace(
         _get_per_token_logps_and_entropies=lambda *args, **kwargs: (logprobs, entropies, None),
         args=SimpleNamespace(
-            delta=values["delta"], use_bias_correction_kl=False, steps_per_generation=1,
+            delta=values["delta"], use_bias_correction_kl=values["use_bias_correction_kl"], steps_per_generation=1,
         ),
         aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None,
         use_vllm=correction is not None, vllm_importance_sampling_correction=correction is not None,
@@ -163,6 +163,8 @@ def main() -> None:
         "trl grpo": ("wide", trl_loss(wide)),
         "trl grpo truncated": ("truncated", trl_loss(truncated)),
         "trl grpo beta": ("wide", trl_loss(wide, beta=0.04)),
+        "trl grpo beta ratio": ("wide", trl_loss(wide, beta=0.04, use_bias_correction_kl=True)),
+        "trl gspo beta ratio": ("wide", trl_loss(wide, beta=0.04, use_bias_correction_kl=True, **gspo)),
         "trl grpo delta": ("wide", trl_loss(wide, delta=1.5)),
         "trl bnpo": ("wide", trl_loss(wide, loss_type="bnpo")),
         "trl dr_grpo": ("wide", trl_loss(wide, loss_type="dr_grpo")),

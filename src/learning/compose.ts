@@ -6,7 +6,7 @@
  *   J_t    surrogate of the ratio and the advantage          surrogate.ts, ratio.ts
  *   c_t    correction for the sampler, constant              correction.ts
  *   w_t    aggregation                                       aggregation.ts
- *   KL_t   divergence from the reference, not corrected      kl.ts
+ *   KL_t   divergence from the reference, not corrected      kl.ts; with klRatio, ρ_t·KL_t
  *   H_t    entropy, of which the caller knows the derivative
  */
 import { RlvrError } from "../base/errors.ts";
@@ -15,7 +15,7 @@ import { samplerCorrection } from "./correction.ts";
 import { klTerm } from "./kl.ts";
 import { checkBatch, type Floats, type Objective, type ObjectiveBatch, type ObjectiveResult } from "./objective.ts";
 import type { ObjectiveOptions } from "./presets.ts";
-import { policyRatios, spreadOverSequences } from "./ratio.ts";
+import { policyRatios, type Ratios, spreadOverSequences } from "./ratio.ts";
 import { type Surrogate, surrogate } from "./surrogate.ts";
 
 /** The objective with these constants; `name` is for errors. It throws `RLVR_OBJECTIVE` for a batch that lacks a part. */
@@ -27,7 +27,7 @@ export function composeObjective(name: string, options: ObjectiveOptions): Objec
     const terms = surrogate(batch, ratios, options);
     const correction = samplerCorrection(batch, options);
     const result = policyTerm(batch, options, weights, terms, correction?.weights);
-    if (options.klCoefficient !== 0) addKl(result, name, batch, options, weights);
+    if (options.klCoefficient !== 0) addKl(result, name, batch, options, weights, ratios);
     if (options.entropyCoefficient !== 0) addEntropy(result, name, batch, options, weights);
 
     const count = countTokens(batch.mask);
@@ -78,17 +78,24 @@ function addKl(
   result: ObjectiveResult,
   name: string,
   batch: ObjectiveBatch,
-  { klCoefficient, klEstimator }: ObjectiveOptions,
+  { klCoefficient, klEstimator, klRatio, ratio: kind }: ObjectiveOptions,
   weights: Float64Array,
+  { ratio, live }: Ratios,
 ): void {
   const { logprobs } = batch;
+  const throughRatio = new Float64Array(klRatio ? weights.length : 0);
   const reference = required(name, batch.referenceLogprobs, "referenceLogprobs", `klCoefficient ${klCoefficient}`);
   for (let t = 0; t < weights.length; t++) {
     if (weights[t] === 0) continue;
     const { value, derivative } = klTerm(klEstimator, logprobs[t] - reference[t]);
-    result.loss += weights[t] * klCoefficient * value;
-    result.gradient[t] += weights[t] * klCoefficient * derivative;
+    const weight = weights[t] * klCoefficient * (klRatio ? ratio[t] : 1);
+    result.loss += weight * value;
+    result.gradient[t] += weight * derivative;
+    if (klRatio) throughRatio[t] = live[t] * weight * value;
   }
+  if (!klRatio) return;
+  if (kind === "sequence") spreadOverSequences(throughRatio, batch);
+  for (let t = 0; t < weights.length; t++) result.gradient[t] += throughRatio[t];
 }
 
 function addEntropy(

@@ -53,6 +53,8 @@ const CASES: Record<string, Case> = {
   "trl grpo": { name: "grpo" },
   "trl grpo truncated": { name: "grpo" },
   "trl grpo beta": { name: "grpo", options: { klCoefficient: 0.04 } },
+  "trl grpo beta ratio": { name: "grpo", options: { klCoefficient: 0.04, klRatio: true } },
+  "trl gspo beta ratio": { name: "gspo", options: { klCoefficient: 0.04, klRatio: true } },
   // δ caps the ratio before the minimum: for δ above 1 + clipHigh, the dual clip.
   "trl grpo delta": { name: "grpo", options: { dualClip: 1.5 } },
   "trl bnpo": { name: "grpo", options: { aggregation: "token-mean" } },

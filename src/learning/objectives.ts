@@ -11,6 +11,7 @@ const CHOICES = {
   correctionLevel: ["token", "sequence"],
   aggregation: ["sequence-mean", "token-mean", "prompt-mean", "constant-length"],
   klEstimator: ["k1", "k2", "k3", "k1+", "k3+"],
+  klRatio: [false, true],
 } as const satisfies { [K in keyof ObjectiveOptions]?: readonly ObjectiveOptions[K][] };
 
 const RANGES: Partial<Record<keyof ObjectiveOptions, [inRange: (value: number) => boolean, text: string]>> = {
@@ -40,7 +41,7 @@ export function objectiveOptions(name: ObjectiveName, options: Partial<Objective
   );
   const result: ObjectiveOptions = { ...preset, ...given };
   for (const [key, value] of Object.entries(result)) {
-    const choices: readonly string[] | undefined = CHOICES[key as keyof typeof CHOICES];
+    const choices: readonly unknown[] | undefined = CHOICES[key as keyof typeof CHOICES];
     if (choices && !choices.includes(value)) throw fail(`${name}: ${key}`, `one of ${choices.join(", ")}`, value);
     const range = RANGES[key as keyof ObjectiveOptions];
     if (range === undefined || (value === null && preset[key as keyof ObjectiveOptions] === null)) continue;

@@ -16,6 +16,11 @@ export interface ObjectiveOptions extends SurrogateOptions, CorrectionOptions {
   /** β: weight of the divergence to the reference policy. */
   klCoefficient: number;
   klEstimator: KlEstimator;
+  /**
+   * Whether the divergence of each token is weighted by its ratio, which then has a derivative too: with `k3` and token
+   * ratios, an unbiased gradient of KL(π ‖ π_ref) off-policy as well (arXiv 2512.02556).
+   */
+  klRatio: boolean;
   /** Weight of the entropy that is added to what is maximised. */
   entropyCoefficient: number;
 }
@@ -38,6 +43,7 @@ const GRPO: Readonly<ObjectiveOptions> = {
   constantLength: 1,
   klCoefficient: 0,
   klEstimator: "k3",
+  klRatio: false,
   entropyCoefficient: 0,
 };
 

@@ -25,6 +25,8 @@ describe("group diagnosis", () => {
   it("says what is left when nothing teaches the task", () => {
     const dead = [[rollout(0), rollout(0)]];
     expect(diagnoseGroups(dead, { klCoefficient: 0 }).text).toContain("so the update is empty");
-    expect(diagnoseGroups(dead, { klCoefficient: 0.1 }).text).toContain("the KL term still gives a gradient");
+    expect(diagnoseGroups(dead, { klCoefficient: 0.1 }).text).toContain("; the KL term still gives a gradient");
+    const both = diagnoseGroups(dead, { klCoefficient: 0.1, entropyCoefficient: 0.01 });
+    expect(both.text).toContain("; the KL term and the entropy bonus still give a gradient");
   });
 });

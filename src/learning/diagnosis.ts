@@ -31,7 +31,7 @@ export interface GroupDiagnosis {
  */
 export function diagnoseGroups(
   groups: readonly (readonly DiagnosedRollout[])[],
-  options: { klCoefficient: number },
+  options: { klCoefficient: number; entropyCoefficient?: number },
 ): GroupDiagnosis {
   const result: GroupDiagnosis = {
     groups: groups.length,
@@ -56,18 +56,23 @@ export function diagnoseGroups(
     }
   }
   result.zeroAdvantageShare = groups.length > 0 ? 1 - result.mixed / groups.length : 1;
-  result.text = describe(result, options.klCoefficient);
+  result.text = describe(result, options.klCoefficient, options.entropyCoefficient ?? 0);
   return result;
 }
 
-function describe(d: GroupDiagnosis, klCoefficient: number): string {
+function describe(d: GroupDiagnosis, klCoefficient: number, entropyCoefficient: number): string {
   const parts = [`${d.mixed} of ${d.groups} groups are mixed and teach the task`];
   if (d.allPass > 0) parts.push(`${d.allPass} all pass`);
   if (d.allFail > 0) parts.push(`${d.allFail} all fail`);
   if (d.formatOnly > 0) parts.push(`${d.formatOnly} differ in format only`);
   if (d.unjudged > 0) parts.push(`${d.unjudged} could not be judged`);
   if (d.mixed > 0) return parts.join(", ");
+  const others = [klCoefficient !== 0 ? "the KL term" : "", entropyCoefficient !== 0 ? "the entropy bonus" : ""].filter(
+    Boolean,
+  );
   const rest =
-    klCoefficient > 0 ? "the KL term still gives a gradient" : "no other term gives a gradient, so the update is empty";
+    others.length > 0
+      ? `${others.join(" and ")} still ${others.length > 1 ? "give" : "gives"} a gradient`
+      : "no other term gives a gradient, so the update is empty";
   return `no task-learning signal: ${parts.join(", ")}; ${rest}`;
 }

@@ -73,3 +73,13 @@ export function planMicroBatches(sequences: readonly TokenSequence[], budget: nu
   }
   return plan;
 }
+
+/** Share of the positions in those micro-batches that are padding, in [0, 1). */
+export function paddingShare(sequences: readonly TokenSequence[], budget: number): number {
+  const positions = planMicroBatches(sequences, budget).reduce(
+    (n, micro) => n + micro.sequences.length * micro.length,
+    0,
+  );
+  const tokens = sequences.reduce((n, sequence) => n + sequence.tokens.length, 0);
+  return positions === 0 ? 0 : 1 - tokens / positions;
+}

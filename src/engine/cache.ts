@@ -12,12 +12,15 @@ export interface PromptCache {
 /**
  * Keys and values of the rows being decoded: a layer's are [rows, keyValueHeads, capacity, headDim]. Rows are dense:
  * the first `rows` are in use, and a finished one is replaced by a new one or by the last.
- * The capacity follows the longest row in steps, so that the cost of attention follows the real length.
+ * The capacity follows the longest row in steps, so that the cost of attention follows the real length; the arrays are
+ * kept between uses and laid out anew in place.
  */
 export class DecodeCache {
   readonly #config: ModelConfig;
-  readonly #slots: number;
+  readonly slots: number;
   #capacity = 0;
+  /** Capacity that the arrays have room for. */
+  #allocated = 0;
   #keys: Float32Array[] = [];
   #values: Float32Array[] = [];
   /** Additive mask [slots, capacity]. */
@@ -28,36 +31,50 @@ export class DecodeCache {
 
   constructor(config: ModelConfig, slots: number) {
     this.#config = config;
-    this.#slots = slots;
+    this.slots = slots;
     this.lengths = new Int32Array(slots);
   }
 
-  get capacity(): number {
-    return this.#capacity;
+  /** Empties the cache for another use. What the arrays hold is finite and masked, so it does no harm. */
+  reset(): void {
+    this.rows = 0;
+    this.#capacity = 0;
   }
 
   /** Makes room for `length` cached tokens in every row. */
   reserve(length: number): void {
     if (length <= this.#capacity) return;
-    const { keyValueHeads, headDim, layers } = this.#config;
-    const step = DecodeCache.#STEP;
     const before = this.#capacity;
-    const capacity = Math.ceil(length / step) * step;
-    const blocks = this.#slots * keyValueHeads;
-    const widen = (old: Float32Array | undefined) => {
-      const wide = new Float32Array(blocks * capacity * headDim);
-      if (old) {
-        for (let b = 0; b < this.rows * keyValueHeads; b++) {
-          wide.set(old.subarray(b * before * headDim, (b + 1) * before * headDim), b * capacity * headDim);
-        }
-      }
-      return wide;
-    };
-    this.#keys = Array.from({ length: layers }, (_, l) => widen(this.#keys[l]));
-    this.#values = Array.from({ length: layers }, (_, l) => widen(this.#values[l]));
-    this.#capacity = capacity;
-    this.#mask = new Float32Array(this.#slots * capacity);
+    this.#capacity = Math.ceil(length / DecodeCache.#STEP) * DecodeCache.#STEP;
+    if (this.#capacity > this.#allocated) this.#allocate(before);
+    else for (const array of [...this.#keys, ...this.#values]) this.#spread(array, array, before);
     for (let row = 0; row < this.rows; row++) this.#maskRow(row);
+  }
+
+  #allocate(before: number): void {
+    const { keyValueHeads, headDim, layers, maxPositions } = this.#config;
+    // Twice the need, so that growing token by token copies little; the model's context bounds it.
+    this.#allocated = Math.max(this.#capacity, Math.min(2 * this.#capacity, maxPositions));
+    const size = this.slots * keyValueHeads * this.#allocated * headDim;
+    const larger = (old: Float32Array | undefined) => {
+      const array = new Float32Array(size);
+      if (old) this.#spread(old, array, before);
+      return array;
+    };
+    this.#keys = Array.from({ length: layers }, (_, l) => larger(this.#keys[l]));
+    this.#values = Array.from({ length: layers }, (_, l) => larger(this.#values[l]));
+    this.#mask = new Float32Array(this.slots * this.#allocated);
+  }
+
+  /** Moves rows from a layout of capacity `before` to the present, wider one; last block first, as it may be in place. */
+  #spread(from: Float32Array, to: Float32Array, before: number): void {
+    const { keyValueHeads, headDim } = this.#config;
+    const size = before * headDim;
+    for (let block = this.rows * keyValueHeads - 1; block >= 0; block--) {
+      const target = block * this.#capacity * headDim;
+      if (from === to) to.copyWithin(target, block * size, (block + 1) * size);
+      else to.set(from.subarray(block * size, (block + 1) * size), target);
+    }
   }
 
   #maskRow(row: number): void {

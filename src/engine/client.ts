@@ -12,6 +12,8 @@ export type EngineMethod =
   | "backward"
   | "update"
   | "setReference"
+  | "setTeacher"
+  | "teacherLogprobs"
   | "gradients"
   | "parameters"
   | "saveModel"

@@ -64,7 +64,8 @@ function feedForward(x: Value, w: Weights, config: ModelConfig): Value {
   const h = ops.rmsNorm(x, w.postAttentionNorm, config.rmsNormEpsilon);
   const gate = ops.saved("saved.gate", linear(h, w.gate, w.gateBias));
   const up = ops.saved("saved.up", linear(h, w.up, w.upBias));
-  return ops.add(x, linear(ops.mul(ops.silu(gate), up), w.down, w.downBias));
+  const gated = ops.saved("saved.gated", ops.mul(ops.silu(gate), up));
+  return ops.add(x, linear(gated, w.down, w.downBias));
 }
 
 /** [B, kv·group, L, D] as [B, kv, group, L, D], and [B, kv, L, D] as [B, kv, 1, L, D]; nothing to do without groups. */
@@ -161,9 +162,14 @@ export function headWeights(config: ModelConfig): Record<string, number[]> {
 }
 
 /** Logits of h [rows, d], each row divided by its temperature. */
-function logits(h: Value, w: Weights, config: ModelConfig): Value {
+export function logits(
+  h: Value,
+  w: Weights,
+  config: ModelConfig,
+  inverseTemperature: Value = input("inverseTemperature", [h.shape[0], 1]),
+): Value {
   const normed = ops.rmsNorm(h, w.finalNorm, config.rmsNormEpsilon);
-  return ops.mul(ops.matmul(normed, w.head, { transB: true }), input("inverseTemperature", [h.shape[0], 1]));
+  return ops.mul(ops.matmul(normed, w.head, { transB: true }), inverseTemperature);
 }
 
 export function buildHead(config: ModelConfig): HeadGraphs {

@@ -9,7 +9,7 @@ import { type AdamSettings, type AdamState, adamwUpdate, globalNorm } from "./ad
 import type { TokenSequence } from "./batch.ts";
 import { type Generated, Generation, type GenerationRequest } from "./generation.ts";
 import { runtimeClock } from "./session.ts";
-import { type LogprobOptions, type LogprobResult, Training } from "./training.ts";
+import { type LogprobOptions, type LogprobResult, type Teacher, Training } from "./training.ts";
 import { WeightStore } from "./weights.ts";
 
 export interface EngineOptions {
@@ -52,6 +52,7 @@ export class Engine {
   #weights: WeightStore;
   #gradients: WeightStore;
   #reference: WeightStore | undefined;
+  #teacher: Teacher | undefined;
   #adam: AdamState;
   #hash: string | undefined;
   // Built when first used: evaluation never trains, tuning on demonstrations never samples.
@@ -117,14 +118,19 @@ export class Engine {
     return training.logprobs(this.#reference, sequences, { ...options, keep: false });
   }
 
-  /** Adds the gradient for these cotangents of the last kept `logprobs`; minimising follows dLoss/dlogprob. */
-  async backward(dLogprobs: Float32Array, dEntropies?: Float32Array): Promise<void> {
-    await (await this.#trainer()).backward(this.#weights, this.#gradients, dLogprobs, dEntropies);
+  /**
+   * Adds the gradient for these cotangents of the last kept `logprobs`; minimising follows dLoss/dlogprob.
+   * `dDivergences` belongs to a `logprobs` that was asked for a divergence, and goes without `dEntropies`.
+   */
+  async backward(dLogprobs: Float32Array, dEntropies?: Float32Array, dDivergences?: Float32Array): Promise<void> {
+    const cotangents = { dLogprobs, dEntropies, dDivergences };
+    await (await this.#trainer()).backward(this.#weights, this.#gradients, cotangents);
   }
 
   /** One AdamW update from the gradients added so far, which become 0. */
   update(settings: AdamSettings): UpdateResult {
     const gradNorm = globalNorm(this.#gradients.flat);
+    this.#gradients.empty = true;
     if (!Number.isFinite(gradNorm)) {
       this.#gradients.flat.fill(0);
       return { gradNorm, applied: false };
@@ -146,6 +152,32 @@ export class Engine {
     const parameters = folder === undefined ? this.#weights.parameters() : loadModelFolder(folder).parameters;
     this.#reference = WeightStore.fromParameters(this.config, parameters);
     return this.#reference.hash();
+  }
+
+  /**
+   * Makes another model's folder the teacher, for `teacherLogprobs` and for divergences; its shape may be another, its
+   * tokens must be the same. Returns its size and hash.
+   */
+  async setTeacher(folder: string): Promise<{ config: ModelConfig; parameters: number; hash: string }> {
+    const { config, parameters } = loadModelFolder(folder);
+    const weights = WeightStore.fromParameters(config, parameters);
+    const { threads, microBatchTokens } = this.#options;
+    await this.#teacher?.training.close();
+    const training = await Training.create(config, { threads, microBatchTokens, activationBytes: 0 });
+    this.#teacher = { training, weights };
+    await (await this.#trainer()).setTeacher(this.#teacher);
+    return { config, parameters: weights.flat.length, hash: weights.hash() };
+  }
+
+  /** Log-probabilities of the scored tokens under the teacher. */
+  async teacherLogprobs(sequences: readonly TokenSequence[], options: { temperature: number }): Promise<LogprobResult> {
+    if (this.#teacher === undefined) {
+      throw new RlvrError("RLVR_ENGINE", "teacherLogprobs: expected a teacher, got none", {
+        next: "call setTeacher first",
+      });
+    }
+    const { training, weights } = this.#teacher;
+    return training.logprobs(weights, sequences, { ...options, keep: false });
   }
 
   /** Gradients added so far, by Hugging Face parameter name (copies). */
@@ -189,6 +221,7 @@ export class Engine {
     if (options.optimizer) this.#loadOptimizer(folder);
     this.#weights.flat.set(loaded.flat);
     this.#gradients.flat.fill(0);
+    this.#gradients.empty = true;
     this.#hash = undefined;
   }
 
@@ -217,6 +250,7 @@ export class Engine {
 
   async close(): Promise<void> {
     await this.#training?.close();
+    await this.#teacher?.training.close();
     await this.#generation?.close();
   }
 }

@@ -51,6 +51,7 @@ export class Generation {
   readonly #prefill: Prefill;
   readonly #step: Session;
   readonly #rotary: RotaryTables;
+  #cache: DecodeCache | undefined;
 
   private constructor(config: ModelConfig, slots: number, prefill: Prefill, step: Session, rotary: RotaryTables) {
     this.#config = config;
@@ -77,9 +78,9 @@ export class Generation {
     checkRequest(request, this.#config);
     const results: Generated[] = new Array(samples.length);
     const prompts = new PromptQueue(this.#prefill, weights, request.prompts, samples);
-    const cache = new DecodeCache(this.#config, Math.min(this.#slots, samples.length));
+    const cache = this.#takeCache(Math.min(this.#slots, samples.length));
     const rows: Row[] = [];
-    const buffers = new StepBuffers(this.#config, Math.min(this.#slots, samples.length));
+    const buffers = new StepBuffers(this.#config, cache.slots);
     const constants = this.#stepConstants(weights);
     const eos = new Set(request.eosIds);
     let nextSample = 0;
@@ -99,7 +100,7 @@ export class Generation {
       return true;
     };
 
-    while (cache.rows < this.#slots && (await start(cache.rows)));
+    while (cache.rows < cache.slots && (await start(cache.rows)));
     while (cache.rows > 0) {
       cache.reserve(Math.max(...cache.lengths.subarray(0, cache.rows)) + 1);
       const outputs = buffers.prepare(rows, cache);
@@ -125,7 +126,17 @@ export class Generation {
         rows.length = cache.rows;
       }
     }
+    this.#cache = cache;
     return results;
+  }
+
+  /** The cache of the last use, where it is large enough. One that was left by an error may hold NaN: it is not kept. */
+  #takeCache(slots: number): DecodeCache {
+    const kept = this.#cache;
+    this.#cache = undefined;
+    if (kept === undefined || kept.slots < slots) return new DecodeCache(this.#config, slots);
+    kept.reset();
+    return kept;
   }
 
   #stepConstants(weights: WeightStore): Feeds {

@@ -1,5 +1,6 @@
 /** How the tokens of a batch map to the rows [rows · length] of a micro-batch, outside the graphs. */
 import type { MicroBatch, TokenSequence } from "./batch.ts";
+import type { Feeds } from "./session.ts";
 
 /** The sequences of a batch, and where the scored tokens of each start in the flat arrays. */
 export interface BatchRows {
@@ -23,8 +24,13 @@ export function eachScored(
   });
 }
 
-export function addInto(target: Float32Array, source: Float32Array): void {
-  for (let i = 0; i < target.length; i++) target[i] += source[i];
+/** Adds tensors to those of the same names. */
+export function addInto(targets: Feeds, sources: Feeds): void {
+  for (const [name, { data }] of Object.entries(targets)) {
+    const target = data as Float32Array;
+    const source = sources[name].data as Float32Array;
+    for (let i = 0; i < target.length; i++) target[i] += source[i];
+  }
 }
 
 export function gatherEmbedding(

@@ -9,10 +9,12 @@ import type { Tensor } from "onnxruntime-node";
 import { RlvrError } from "../base/errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { checkSequences, type MicroBatch, planMicroBatches, scoredOffsets, type TokenSequence } from "./batch.ts";
-import { buildHead, buildLayer, causalMask, type HeadGraphs, type LayerGraphs } from "./decoder.ts";
+import { buildLayer, causalMask, type LayerGraphs } from "./decoder.ts";
+import type { Divergence } from "./divergence.ts";
 import type { Value } from "./graph.ts";
+import { Head, type HeadBatch, type HeadCotangents, type HeadResult, type TeacherStates } from "./head.ts";
 import { type RotaryTables, rotaryFeeds, rotaryTables } from "./rotary.ts";
-import { addInto, type BatchRows, eachScored, gatherEmbedding, scatterEmbedding } from "./rows.ts";
+import { addInto, eachScored, gatherEmbedding, scatterEmbedding } from "./rows.ts";
 import { Arena, type Feeds, floatTensor, intTensor, Session } from "./session.ts";
 import type { WeightStore } from "./weights.ts";
 
@@ -21,9 +23,11 @@ export interface LogprobOptions {
   temperature: number;
   /** Keep what `backward` needs. */
   keep: boolean;
+  /** Also the divergence from the teacher's distribution at each scored token. */
+  divergence?: Divergence;
 }
 
-export interface LogprobResult {
+export interface LogprobResult extends HeadResult {
   /** Log-probability of each scored token. */
   logprobs: Float32Array;
   /** Entropy (nats) of the distribution each was drawn from. */
@@ -39,22 +43,24 @@ interface Kept {
   hidden: Float32Array;
 }
 
-interface Batch extends BatchRows {
+interface Batch extends HeadBatch {
   plan: MicroBatch[];
   kept: (Kept | undefined)[];
-  temperature: number;
+  head: Head;
+  /** One a micro-batch, where a divergence was asked for. */
+  teacher: (TeacherStates | undefined)[];
 }
 
 interface TrainingSessions {
   layerForward: Session;
   layerBackward: Session;
-  headForward: Session;
-  headBackward: Session;
-  headBackwardWithEntropy: Session;
 }
 
-/** Largest product rows × vocabulary of a head chunk: 16 Mi floats are 64 MiB of logits. */
-const HEAD_CHUNK_FLOATS = 1 << 24;
+/** Another model, through sessions of its own. */
+export interface Teacher {
+  training: Training;
+  weights: WeightStore;
+}
 
 export interface TrainingOptions {
   threads: number;
@@ -67,6 +73,9 @@ export class Training {
   readonly #options: TrainingOptions;
   readonly #layer: LayerGraphs;
   readonly #sessions: TrainingSessions;
+  readonly #head: Head;
+  #teacher: Teacher | undefined;
+  #divergenceHead: { of: string; head: Head } | undefined;
   readonly #kept = new Arena();
   readonly #scratch = new Arena();
   readonly #backwardScratch = new Arena();
@@ -74,25 +83,53 @@ export class Training {
   readonly #rotary: RotaryTables;
   #batch: Batch | undefined;
 
-  private constructor(config: ModelConfig, options: TrainingOptions, layer: LayerGraphs, sessions: TrainingSessions) {
+  private constructor(
+    config: ModelConfig,
+    options: TrainingOptions,
+    layer: LayerGraphs,
+    sessions: TrainingSessions,
+    head: Head,
+  ) {
     this.#config = config;
     this.#options = options;
     this.#layer = layer;
     this.#sessions = sessions;
+    this.#head = head;
     this.#rotary = rotaryTables(config, config.maxPositions);
   }
 
   static async create(config: ModelConfig, options: TrainingOptions): Promise<Training> {
     const layer = buildLayer(config);
-    const head: HeadGraphs = buildHead(config);
-    const session = (graph: Parameters<typeof Session.create>[0]) => Session.create(graph, options.threads);
-    return new Training(config, options, layer, {
-      layerForward: await session(layer.forward),
-      layerBackward: await session(layer.backward),
-      headForward: await session(head.forward),
-      headBackward: await session(head.backward),
-      headBackwardWithEntropy: await session(head.backwardWithEntropy),
-    });
+    const sessions = {
+      layerForward: await Session.create(layer.forward, options.threads),
+      layerBackward: await Session.create(layer.backward, options.threads),
+    };
+    return new Training(config, options, layer, sessions, await Head.create(config, options.threads));
+  }
+
+  /** Makes a model the one that divergences are taken from. */
+  async setTeacher(teacher: Teacher): Promise<void> {
+    await this.#divergenceHead?.head.close();
+    this.#divergenceHead = undefined;
+    this.#teacher = teacher;
+  }
+
+  async #headFor(divergence: Divergence | undefined): Promise<Head> {
+    if (divergence === undefined) return this.#head;
+    const teacher = this.#teacher;
+    if (teacher === undefined) {
+      throw new RlvrError("RLVR_ENGINE", "logprobs: expected a teacher to take a divergence from, got none", {
+        next: "call setTeacher first",
+      });
+    }
+    const of = JSON.stringify(divergence);
+    if (this.#divergenceHead?.of !== of) {
+      await this.#divergenceHead?.head.close();
+      const { threads } = this.#options;
+      const head = await Head.withDivergence(this.#config, teacher.weights.config, divergence, threads);
+      this.#divergenceHead = { of, head };
+    }
+    return this.#divergenceHead.head;
   }
 
   /** Log-probabilities and entropies of all scored tokens under `weights`. Throws `RLVR_BATCH` for bad sequences. */
@@ -104,9 +141,16 @@ export class Training {
     checkSequences(sequences, this.#config);
     const offsets = scoredOffsets(sequences);
     const total = offsets[sequences.length];
-    const result = { logprobs: new Float32Array(total), entropies: new Float32Array(total), offsets };
+    const result: LogprobResult = { logprobs: new Float32Array(total), entropies: new Float32Array(total), offsets };
     const plan = planMicroBatches(sequences, this.#options.microBatchTokens);
-    const batch: Batch = { sequences, offsets, plan, kept: [], temperature: options.temperature };
+    const head = await this.#headFor(options.divergence);
+    const batch: Batch = { sequences, offsets, plan, kept: [], head, teacher: [], temperature: options.temperature };
+    const teacher = options.divergence && this.#teacher;
+    if (teacher) {
+      checkSequences(sequences, teacher.weights.config);
+      result.divergences = new Float32Array(total);
+      result.teacherLogprobs = new Float32Array(total);
+    }
     if (options.keep) {
       this.#kept.reset();
       this.#batch = batch;
@@ -118,31 +162,45 @@ export class Training {
       if (!keep) this.#scratch.reset();
       const kept = await this.#forward(weights, batch, micro, keep ? this.#kept : this.#scratch);
       if (options.keep) batch.kept.push(keep ? kept : undefined);
-      await this.#head(weights, batch, micro, kept, result);
+      const states = teacher && (await teacher.training.#states(teacher.weights, batch, micro));
+      if (options.keep) batch.teacher.push(states);
+      await head.forward(weights, batch, micro, kept.hidden, result, states);
     }
     return result;
   }
 
+  /** The final hidden states of a micro-batch's scored tokens, copied out of the arena. */
+  async #states(weights: WeightStore, batch: Batch, micro: MicroBatch): Promise<TeacherStates> {
+    this.#scratch.reset();
+    const { hidden } = await this.#forward(weights, batch, micro, this.#scratch);
+    return { weights, hidden: hidden.slice() };
+  }
+
   /**
-   * Adds the gradient of Σ dLogprobs·logprob + Σ dEntropies·entropy over the last `logprobs(…, { keep: true })`
-   * batch to `gradients` (parallel to `weights.flat`). Linear in both; the weights must be the same as then.
+   * Adds the gradient of Σ dLogprobs·logprob + Σ dEntropies·entropy + Σ dDivergences·divergence over the last
+   * `logprobs(…, { keep: true })` batch to `gradients` (parallel to `weights.flat`). Linear in all three; the weights
+   * must be the same as then. Divergences must have been asked for, and go without entropies.
    */
-  async backward(
-    weights: WeightStore,
-    gradients: WeightStore,
-    dLogprobs: Float32Array,
-    dEntropies?: Float32Array,
-  ): Promise<void> {
+  async backward(weights: WeightStore, gradients: WeightStore, cotangents: HeadCotangents): Promise<void> {
     const batch = this.#batch;
     const total = batch?.offsets[batch.sequences.length];
-    if (batch === undefined || dLogprobs.length !== total || (dEntropies && dEntropies.length !== total)) {
+    const lengths = Object.values(cotangents as Partial<Record<string, Float32Array>>).map((array) => array?.length);
+    const wrong = lengths.find((length) => length !== undefined && length !== total);
+    if (batch === undefined || wrong !== undefined) {
       throw new RlvrError(
         "RLVR_BATCH",
-        `backward: expected ${total ?? "a batch from logprobs and"} cotangents, got ${dLogprobs.length}`,
+        `backward: expected ${total ?? "a batch from logprobs and"} cotangents, got ${wrong ?? lengths[0]}`,
         {
           next: "call logprobs with keep: true first and give one cotangent for each scored token",
         },
       );
+    }
+    const divergent = batch.head !== this.#head;
+    if (divergent !== (cotangents.dDivergences !== undefined) || (divergent && cotangents.dEntropies !== undefined)) {
+      const expected = divergent ? "cotangents of divergences and none of entropies" : "no cotangents of divergences";
+      throw new RlvrError("RLVR_BATCH", `backward: expected ${expected}, got others`, {
+        next: "ask logprobs for a divergence to give cotangents of one",
+      });
     }
     this.#batch = undefined;
     for (const [index, micro] of batch.plan.entries()) {
@@ -152,8 +210,11 @@ export class Training {
         this.#scratch.reset();
         kept = await this.#forward(weights, batch, micro, this.#scratch);
       }
-      this.#backwardScratch.reset();
-      const dHidden = await this.#headBackward(weights, gradients, batch, micro, kept, dLogprobs, dEntropies);
+      const arena = this.#backwardScratch;
+      arena.reset();
+      const states = batch.teacher[index];
+      const { hidden } = kept;
+      const dHidden = await batch.head.backward(weights, gradients, batch, micro, hidden, arena, cotangents, states);
       await this.#layersBackward(weights, gradients, batch, micro, kept, dHidden);
     }
   }
@@ -219,91 +280,6 @@ export class Training {
     return { layers, hidden };
   }
 
-  /** Calls `run` with the inputs of each chunk of scored tokens; `flat` maps them to the batch's flat arrays. */
-  async #headChunks(
-    weights: WeightStore,
-    batch: Batch,
-    micro: MicroBatch,
-    kept: Kept,
-    run: (inputs: Feeds, flat: Int32Array, from: number) => Promise<void>,
-  ): Promise<void> {
-    const { hiddenSize: d, vocabularySize } = this.#config;
-    const total = kept.hidden.length / d;
-    const flat = new Int32Array(total);
-    const targets = new BigInt64Array(total);
-    eachScored(batch, micro, (_row, at, i, token) => {
-      flat[i] = at;
-      targets[i] = BigInt(token);
-    });
-    const chunk = Math.max(1, Math.floor(HEAD_CHUNK_FLOATS / vocabularySize));
-    const inverseTemperatures = new Float32Array(total);
-    eachScored(batch, micro, (_row, _at, i, _token, sequence) => {
-      inverseTemperatures[i] = 1 / (sequence.temperature ?? batch.temperature);
-    });
-    for (let from = 0; from < total; from += chunk) {
-      const to = Math.min(total, from + chunk);
-      const inputs: Feeds = {
-        ...weights.headFeeds,
-        inverseTemperature: floatTensor(inverseTemperatures.subarray(from, to), [to - from, 1]),
-        h: floatTensor(kept.hidden.subarray(from * d, to * d), [to - from, d]),
-        targets: intTensor(targets.subarray(from, to), [to - from, 1]),
-      };
-      await run(inputs, flat.subarray(from, to), from);
-    }
-  }
-
-  async #head(weights: WeightStore, batch: Batch, micro: MicroBatch, kept: Kept, result: LogprobResult): Promise<void> {
-    await this.#headChunks(weights, batch, micro, kept, async (inputs, flat) => {
-      const logprobs = new Float32Array(flat.length);
-      const entropies = new Float32Array(flat.length);
-      const shape = [flat.length, 1];
-      await this.#sessions.headForward.run(
-        { logprobs: floatTensor(logprobs, shape), entropies: floatTensor(entropies, shape) },
-        inputs,
-      );
-      for (let i = 0; i < flat.length; i++) {
-        result.logprobs[flat[i]] = logprobs[i];
-        result.entropies[flat[i]] = entropies[i];
-      }
-    });
-  }
-
-  async #headBackward(
-    weights: WeightStore,
-    gradients: WeightStore,
-    batch: Batch,
-    micro: MicroBatch,
-    kept: Kept,
-    dLogprobs: Float32Array,
-    dEntropies: Float32Array | undefined,
-  ): Promise<Float32Array> {
-    const { hiddenSize: d, vocabularySize, tieEmbeddings } = this.#config;
-    const dHidden = this.#backwardScratch.take(kept.hidden.length);
-    const dNorm = this.#backwardScratch.take(d);
-    const dHead = this.#backwardScratch.take(vocabularySize * d);
-    const gradientNorm = gradients.array(gradients.view("finalNorm"));
-    const gradientHead = gradients.array(gradients.view(tieEmbeddings ? "embedding" : "head"));
-    const session = dEntropies ? this.#sessions.headBackwardWithEntropy : this.#sessions.headBackward;
-    await this.#headChunks(weights, batch, micro, kept, async (inputs, flat, from) => {
-      const cotangent = (all: Float32Array) =>
-        floatTensor(
-          Float32Array.from(flat, (at) => all[at]),
-          [flat.length, 1],
-        );
-      const outputs: Feeds = {
-        dh: floatTensor(dHidden.subarray(from * d, (from + flat.length) * d), [flat.length, d]),
-        "d.finalNorm": floatTensor(dNorm, [d]),
-        "d.head": floatTensor(dHead, [vocabularySize, d]),
-      };
-      const cotangents: Feeds = { dLogprobs: cotangent(dLogprobs) };
-      if (dEntropies) cotangents.dEntropies = cotangent(dEntropies);
-      await session.run(outputs, inputs, cotangents);
-      addInto(gradientNorm, dNorm);
-      addInto(gradientHead, dHead);
-    });
-    return dHidden;
-  }
-
   async #layersBackward(
     weights: WeightStore,
     gradients: WeightStore,
@@ -322,29 +298,40 @@ export class Training {
     const spread = dy.data as Float32Array;
     spread.fill(0);
     eachScored(batch, micro, (row, _flat, i) => spread.set(dHidden.subarray(i * d, (i + 1) * d), row * d));
-    const views = gradients.views.filter((view) => view.layer === 0);
-    const parts = views.map((view) => this.#backwardScratch.take(view.to - view.from));
-    const outputs: Feeds = Object.fromEntries(
-      views.map((view, i) => [`d.${view.role}`, floatTensor(parts[i], view.shape)]),
-    );
+    let part: Feeds | undefined;
     for (let layer = this.#config.layers - 1; layer >= 0; layer--) {
+      const target = Object.fromEntries(
+        Object.entries(gradients.layerFeeds[layer]).map(([role, tensor]) => [`d.${role}`, tensor]),
+      );
+      if (!gradients.empty) part ??= this.#like(target);
       await this.#sessions.layerBackward.run(
-        { dx, ...outputs },
+        { dx, ...(part ?? target) },
         weights.layerFeeds[layer],
         common,
         kept.layers[layer],
         { dy },
       );
-      for (const [i, view] of views.entries()) {
-        const target = gradients.views.find((other) => other.layer === layer && other.role === view.role);
-        addInto(gradients.array(target as typeof view), parts[i]);
-      }
+      if (part) addInto(target, part);
       [dx, dy] = [dy, dx];
     }
+    gradients.empty = false;
     scatterEmbedding(gradients.embedding, d, batch, micro, dy.data as Float32Array);
   }
 
+  /** Scratch tensors of the same shapes. */
+  #like(tensors: Feeds): Feeds {
+    return Object.fromEntries(
+      Object.entries(tensors).map(([name, { size, dims }]) => [
+        name,
+        floatTensor(this.#backwardScratch.take(size), dims),
+      ]),
+    );
+  }
+
   async close(): Promise<void> {
-    for (const session of Object.values(this.#sessions)) await (session as Session).close();
+    await this.#sessions.layerForward.close();
+    await this.#sessions.layerBackward.close();
+    await this.#head.close();
+    await this.#divergenceHead?.head.close();
   }
 }

@@ -26,6 +26,8 @@ export class WeightStore {
   readonly headFeeds: Feeds;
   /** [vocabulary, hidden] */
   readonly embedding: Float32Array;
+  /** Of gradients: all are 0, so that the first ones can be written in place of being added. */
+  empty = true;
 
   constructor(config: ModelConfig, flat?: Float32Array) {
     this.config = config;

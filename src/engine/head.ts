@@ -7,7 +7,7 @@ import type { MicroBatch } from "./batch.ts";
 import { buildHead } from "./decoder.ts";
 import { buildDivergenceHead, type Divergence } from "./divergence.ts";
 import { addInto, type BatchRows, eachScored } from "./rows.ts";
-import { type Arena, type Feeds, floatTensor, intTensor, Session } from "./session.ts";
+import { type Arena, type Feeds, floatTensor, intTensor, Session, tensorsLike } from "./session.ts";
 import type { WeightStore } from "./weights.ts";
 
 /** Largest product rows × vocabulary of a chunk: 16 Mi floats are 64 MiB of logits. */
@@ -156,29 +156,27 @@ export class Head {
     cotangents: HeadCotangents,
     teacher?: TeacherStates,
   ): Promise<Float32Array> {
-    const { hiddenSize: d, vocabularySize, tieEmbeddings } = this.#config;
+    const { hiddenSize: d } = this.#config;
     const dHidden = arena.take(hidden.length);
-    const dNorm = arena.take(d);
-    const dHead = arena.take(vocabularySize * d);
-    const gradientNorm = gradients.array(gradients.view("finalNorm"));
-    const gradientHead = gradients.array(gradients.view(tieEmbeddings ? "embedding" : "head"));
+    const target: Feeds = { "d.finalNorm": gradients.headFeeds.finalNorm, "d.head": gradients.headFeeds.head };
     const { backward, backwardWithEntropy = backward } = this.#sessions;
     const session = cotangents.dEntropies ? backwardWithEntropy : backward;
+    let part: Feeds | undefined;
     await this.#chunks(weights, batch, micro, hidden, teacher, async (inputs, flat, from) => {
       const feeds: Feeds = {};
       for (const [name, all] of Object.entries(cotangents) as [string, Float32Array | undefined][]) {
         if (!all) continue;
-        const part = Float32Array.from(flat, (at) => all[at]);
-        feeds[name] = floatTensor(part, [flat.length, 1]);
+        feeds[name] = floatTensor(
+          Float32Array.from(flat, (at) => all[at]),
+          [flat.length, 1],
+        );
       }
-      const outputs: Feeds = {
-        dh: floatTensor(dHidden.subarray(from * d, (from + flat.length) * d), [flat.length, d]),
-        "d.finalNorm": floatTensor(dNorm, [d]),
-        "d.head": floatTensor(dHead, [vocabularySize, d]),
-      };
-      await session.run(outputs, inputs, feeds);
-      addInto(gradientNorm, dNorm);
-      addInto(gradientHead, dHead);
+      const dh = floatTensor(dHidden.subarray(from * d, (from + flat.length) * d), [flat.length, d]);
+      // The first gradients are written where the others are added.
+      const direct = gradients.empty && from === 0;
+      if (!direct) part ??= tensorsLike(target, arena);
+      await session.run({ dh, ...(direct ? target : (part as Feeds)) }, inputs, feeds);
+      if (!direct) addInto(target, part as Feeds);
     });
     return dHidden;
   }

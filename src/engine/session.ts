@@ -112,3 +112,10 @@ export class Arena {
     this.#offset = 0;
   }
 }
+
+/** Tensors of the same names and shapes in memory of an arena. */
+export function tensorsLike(tensors: Feeds, arena: Arena): Feeds {
+  return Object.fromEntries(
+    Object.entries(tensors).map(([name, { size, dims }]) => [name, floatTensor(arena.take(size), dims)]),
+  );
+}

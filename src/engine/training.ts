@@ -15,7 +15,7 @@ import type { Value } from "./graph.ts";
 import { Head, type HeadBatch, type HeadCotangents, type HeadResult, type TeacherStates } from "./head.ts";
 import { type RotaryTables, rotaryFeeds, rotaryTables } from "./rotary.ts";
 import { addInto, eachScored, gatherEmbedding, scatterEmbedding } from "./rows.ts";
-import { Arena, type Feeds, floatTensor, intTensor, Session } from "./session.ts";
+import { Arena, type Feeds, floatTensor, intTensor, Session, tensorsLike } from "./session.ts";
 import type { WeightStore } from "./weights.ts";
 
 export interface LogprobOptions {
@@ -184,7 +184,7 @@ export class Training {
   async backward(weights: WeightStore, gradients: WeightStore, cotangents: HeadCotangents): Promise<void> {
     const batch = this.#batch;
     const total = batch?.offsets[batch.sequences.length];
-    const lengths = Object.values(cotangents as Partial<Record<string, Float32Array>>).map((array) => array?.length);
+    const lengths = (Object.values(cotangents) as (Float32Array | undefined)[]).map((array) => array?.length);
     const wrong = lengths.find((length) => length !== undefined && length !== total);
     if (batch === undefined || wrong !== undefined) {
       throw new RlvrError(
@@ -303,7 +303,7 @@ export class Training {
       const target = Object.fromEntries(
         Object.entries(gradients.layerFeeds[layer]).map(([role, tensor]) => [`d.${role}`, tensor]),
       );
-      if (!gradients.empty) part ??= this.#like(target);
+      if (!gradients.empty) part ??= tensorsLike(target, this.#backwardScratch);
       await this.#sessions.layerBackward.run(
         { dx, ...(part ?? target) },
         weights.layerFeeds[layer],
@@ -316,16 +316,6 @@ export class Training {
     }
     gradients.empty = false;
     scatterEmbedding(gradients.embedding, d, batch, micro, dy.data as Float32Array);
-  }
-
-  /** Scratch tensors of the same shapes. */
-  #like(tensors: Feeds): Feeds {
-    return Object.fromEntries(
-      Object.entries(tensors).map(([name, { size, dims }]) => [
-        name,
-        floatTensor(this.#backwardScratch.take(size), dims),
-      ]),
-    );
   }
 
   async close(): Promise<void> {

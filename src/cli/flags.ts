@@ -15,6 +15,7 @@ const titles: Record<string, string> = {
   evaluation: "Evaluation",
   alerts: "Alerts",
   sft: "Supervised training",
+  distill: "Distillation",
 };
 
 /** Sections of keys that do nothing in a command. */
@@ -26,12 +27,16 @@ const isWide = (field: Field): boolean => choicesWord(field).length > 22;
 
 function placeholder(field: Field): string {
   if (field.kind === "enum") return isWide(field) ? "choice" : choicesWord(field);
-  return { number: "number", integer: "n", string: "text", boolean: "true|false" }[field.kind];
+  return { number: "number", integer: "n", string: "text", boolean: "true|false", numbers: "name=x,..." }[field.kind];
 }
 
 function describe(field: Field): string {
   const said = isWide(field) ? `${choicesWord(field)}: ${field.description}` : field.description;
-  return field.default === undefined ? said : `${said} [${field.default}]`;
+  return field.default === undefined ? said : `${said} [${defaultText(field)}]`;
+}
+
+function defaultText({ default: value }: Field): string {
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
 }
 
 /** Short flags that stand for a longer key in one command, for example `--steps` for `sft.steps`. */
@@ -103,7 +108,7 @@ export function configHelp(): string {
       last = section(field);
       lines.push("", `${titles[last]}:`);
     }
-    const value = field.default === undefined ? "" : ` [${field.default}]`;
+    const value = field.default === undefined ? "" : ` [${defaultText(field)}]`;
     lines.push(`  ${field.path}${value}`, `      ${field.description}`, `      ${field.expected}; ${field.variable}`);
   }
   return `${lines.join("\n")}\n`;

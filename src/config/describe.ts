@@ -1,4 +1,5 @@
 import { configFields } from "./fields.ts";
+import type { PlainSetting } from "./overrides.ts";
 import type { RlvrConfig } from "./schema.ts";
 
 function describeValue(value: unknown): unknown {
@@ -17,12 +18,13 @@ export function describeConfig(config: RlvrConfig): Record<string, unknown> {
 }
 
 /** The plain values of a described config by dotted path: what `loadConfig` takes as `recorded`. */
-export function plainValues(described: Record<string, unknown>): Record<string, string | number | boolean> {
-  const values: Record<string, string | number | boolean> = {};
-  for (const { path } of configFields()) {
+export function plainValues(described: Record<string, unknown>): Record<string, PlainSetting> {
+  const values: Record<string, PlainSetting> = {};
+  for (const { path, kind } of configFields()) {
     const value = path
       .split(".")
       .reduce<unknown>((node, key) => (node as Record<string, unknown> | undefined)?.[key], described);
+    if (kind === "numbers" && typeof value === "object" && value !== null) values[path] = value as PlainSetting;
     if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") values[path] = value;
   }
   return values;

@@ -4,7 +4,7 @@ import { configJsonSchema } from "./schema.ts";
 export interface Field {
   /** Dotted path, for example `optimizer.learningRate`: also the flag without its dashes. */
   path: string;
-  kind: "number" | "integer" | "string" | "boolean" | "enum";
+  kind: "number" | "integer" | "string" | "boolean" | "enum" | "numbers";
   /** What is accepted, in words, for example `a number > 0`. */
   expected: string;
   description: string;
@@ -20,6 +20,7 @@ interface Node {
   description?: string;
   default?: unknown;
   properties?: Record<string, Node>;
+  additionalProperties?: Node | boolean;
   enum?: (string | number)[];
   anyOf?: { const?: string | number }[];
   minimum?: number;
@@ -43,11 +44,18 @@ function choicesOf(node: Node): (string | number)[] | undefined {
   return constants?.every((value) => value !== undefined) ? (constants as (string | number)[]) : undefined;
 }
 
+/** A record of numbers by names of the user's own. */
+function isNumbers(node: Node): boolean {
+  const values = node.additionalProperties;
+  return node.type === "object" && typeof values === "object" && values.type === "number";
+}
+
 function expectedOf(node: Node, choices: (string | number)[] | undefined): string {
   if (choices) {
     const words = choices.map((choice) => JSON.stringify(choice));
     return words.length === 1 ? words[0] : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
   }
+  if (isNumbers(node)) return "names with numbers, as in first=0.7,second=0.3";
   if (node.type === "boolean") return "true or false";
   if (node.type === "string") {
     return node.pattern ? "a name of letters, digits, '.', '_' and '-'" : "a text that is not empty";
@@ -69,10 +77,11 @@ function walk(node: Node, path: string, fields: Field[], keys: Map<string, strin
     return;
   }
   const choices = choicesOf(node);
-  if (!choices && !["number", "integer", "string", "boolean"].includes(node.type ?? "")) return; // a function
+  const plain = ["number", "integer", "string", "boolean"].includes(node.type ?? "");
+  if (!choices && !plain && !isNumbers(node)) return; // a function
   fields.push({
     path,
-    kind: choices ? "enum" : (node.type as Field["kind"]),
+    kind: choices ? "enum" : isNumbers(node) ? "numbers" : (node.type as Field["kind"]),
     expected: expectedOf(node, choices),
     description: node.description ?? "",
     ...(node.default !== undefined && { default: node.default }),

@@ -11,7 +11,7 @@ import type { RlvrConfig } from "./schema.ts";
 export const configNames = ["rlvr.config.ts", "rlvr.config.mts", "rlvr.config.js", "rlvr.config.mjs"];
 
 /** Keys that hold paths: from the file relative to the file, from flags and variables to the current directory. */
-const pathKeys = ["model", "sft.out"];
+const pathKeys = ["model", "sft.out", "distill.teacher", "distill.out"];
 
 export interface LoadOptions {
   /** By dotted path; texts are turned into the key's type. They win over everything. */

@@ -3,8 +3,11 @@ import { configFields, type Field } from "./fields.ts";
 import { nearest } from "./nearest.ts";
 import { show } from "./parse.ts";
 
+/** A value that can be written as text: in a flag, a variable, or the record of a run. */
+export type PlainSetting = string | number | boolean | Record<string, number>;
+
 /** Values by dotted path, as flags and environment variables give them. */
-export type Overrides = Record<string, string | number | boolean>;
+export type Overrides = Record<string, PlainSetting>;
 
 /** `RLVR_*` variables that are not config keys. */
 export const reservedVariables = ["RLVR_DEBUG"];
@@ -17,9 +20,14 @@ const usage = (code: string, message: string, next: string): RlvrError => new Rl
  *
  * @param name the flag or variable, for the message
  */
-export function typedValue(field: Field, value: string | number | boolean, name: string): string | number | boolean {
+export function typedValue(field: Field, value: PlainSetting, name: string): PlainSetting {
   const refuse = () =>
     usage("RLVR_USAGE", `${name}: expected ${field.expected}, got ${show(value)}`, `${name}: ${field.description}`);
+  if (field.kind === "numbers") {
+    const numbers = typeof value === "object" ? value : numbersOf(String(value));
+    if (numbers === undefined) throw refuse();
+    return numbers;
+  }
   const text = String(value).trim();
   if (field.kind === "boolean") {
     if (text === "true" || text === "1") return true;
@@ -35,6 +43,18 @@ export function typedValue(field: Field, value: string | number | boolean, name:
   const number = text === "" ? Number.NaN : Number(text);
   if (!Number.isFinite(number)) throw refuse();
   return number;
+}
+
+/** `first=0.7,second=0.3` as an object; undefined where it is something else. */
+function numbersOf(text: string): Record<string, number> | undefined {
+  const entries = text.split(",").map((part): [string, number] => {
+    const at = part.lastIndexOf("=");
+    const number = part.slice(at + 1).trim();
+    return [part.slice(0, Math.max(0, at)).trim(), number === "" ? Number.NaN : Number(number)];
+  });
+  return entries.every(([name, number]) => name !== "" && Number.isFinite(number))
+    ? Object.fromEntries(entries)
+    : undefined;
 }
 
 /** Finds the key that a flag names; throws `RLVR_USAGE` with the nearest one. */

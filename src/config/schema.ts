@@ -6,6 +6,7 @@ import { z } from "zod";
 import type { Demonstration } from "../tasks/demonstration.ts";
 import type { TaskSet } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
+import { distillSection } from "./distill-schema.ts";
 
 /** The tasks, or a function that makes them from the run's seed. */
 export type TaskSource = TaskSet | ((seed: number) => TaskSet | Promise<TaskSet>);
@@ -183,7 +184,16 @@ const sft = z
       .optional()
       .describe("longest demonstration with its prompt, in tokens; the model's limit when absent"),
     promptLoss: z.boolean().default(false).describe("train on the prompt's tokens too"),
-    evaluateEverySteps: count(0).default(0).describe("steps between evaluations; 0 = none"),
+    heldOutShare: share()
+      .lt(1)
+      .default(0)
+      .describe("share of the prompts whose demonstrations are not trained on, to measure the loss on them"),
+    evaluateEverySteps: count(0)
+      .default(0)
+      .describe("steps between evaluations: of the held-out loss where there is a share, else of completions; 0 = none"),
+    patience: count(0)
+      .default(0)
+      .describe("evaluations without a better held-out loss after which training stops, best weights kept; 0 = off"),
     optimizer: optimizer(1e-3, 20),
     from: newModel.optional().describe("start from random weights of this shape; the vocabulary is the tokenizer's"),
     out: z
@@ -191,6 +201,14 @@ const sft = z
       .min(1)
       .optional()
       .describe("folder the trained model is written to; a path in the config file is relative to that file"),
+  })
+  .superRefine((value, context) => {
+    if (value.patience > 0 && (value.heldOutShare === 0 || value.evaluateEverySteps === 0))
+      context.addIssue({
+        code: "custom",
+        path: ["patience"],
+        message: "expected 0 (off) without sft.heldOutShare and sft.evaluateEverySteps",
+      });
   })
   .prefault({});
 
@@ -222,6 +240,7 @@ export const configSchema = z.strictObject({
   evaluation,
   alerts,
   sft,
+  distill: distillSection(optimizer(3e-4, 5)).prefault({}),
 });
 
 /** What a config file exports. */

@@ -1,14 +1,14 @@
 import { availableParallelism } from "node:os";
 import { RlvrError } from "../base/errors.ts";
 import type { RlvrConfig } from "../config/index.ts";
-import type { AdamSettings, Generated, TokenSequence, UpdateResult } from "../engine/index.ts";
+import type { AdamSettings, Divergence, Generated, TokenSequence, UpdateResult } from "../engine/index.ts";
 import { EngineClient, type EngineOptions, type EngineSource } from "../engine/index.ts";
 import { encodePrompt } from "../model/chat-template.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { checkVocabulary, loadModelConfig } from "../model/folder.ts";
 import { loadTokenizer, type Tokenizer } from "../model/tokenizer.ts";
 import type { ChatMessage } from "../tasks/task.ts";
-import type { Policy, PolicyVersion, SampleRequest, TokenScores } from "./policy.ts";
+import type { Policy, PolicyVersion, SampleRequest, TaughtPolicy, TokenScores } from "./policy.ts";
 
 export function engineOptions(engine: RlvrConfig["engine"]): EngineOptions {
   return {
@@ -20,7 +20,7 @@ export function engineOptions(engine: RlvrConfig["engine"]): EngineOptions {
 }
 
 /** A policy on the embedded engine. */
-export class LocalPolicy implements Policy {
+export class LocalPolicy implements TaughtPolicy {
   readonly model: ModelConfig;
   readonly parameters: number;
   readonly tokenizer: Tokenizer;
@@ -99,13 +99,26 @@ export class LocalPolicy implements Policy {
 
   logprobs(
     sequences: readonly TokenSequence[],
-    options: { temperature: number; keep: boolean; reference?: boolean },
+    options: { temperature: number; keep: boolean; reference?: boolean; divergence?: Divergence },
   ): Promise<TokenScores> {
     return this.#engine.call("logprobs", sequences, options);
   }
 
   backward(dLogprobs: Float32Array): Promise<void> {
     return this.#engine.call("backward", dLogprobs);
+  }
+
+  backwardDivergence(dLogprobs: Float32Array, dDivergences: Float32Array): Promise<void> {
+    return this.#engine.call("backward", dLogprobs, undefined, dDivergences);
+  }
+
+  async setTeacher(folder: string): Promise<{ parameters: number; hash: string }> {
+    const { parameters, hash } = await this.#engine.call("setTeacher", folder);
+    return { parameters, hash };
+  }
+
+  teacherLogprobs(sequences: readonly TokenSequence[], options: { temperature: number }): Promise<TokenScores> {
+    return this.#engine.call("teacherLogprobs", sequences, options);
   }
 
   update(settings: AdamSettings): Promise<UpdateResult> {

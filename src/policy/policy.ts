@@ -4,6 +4,7 @@
  */
 import type {
   AdamSettings,
+  Divergence,
   Generated,
   SampleKey,
   SamplerSettings,
@@ -36,6 +37,24 @@ export interface TokenScores {
   entropies: Float32Array;
   /** Start of each sequence in both, and the end. */
   offsets: Int32Array;
+  /** Where a divergence was asked for: it, and the tokens' log-probabilities under the teacher. */
+  divergences?: Float32Array;
+  teacherLogprobs?: Float32Array;
+}
+
+/** A policy with a second model beside it, whose probabilities it can learn from. */
+export interface TaughtPolicy extends Policy {
+  /** Makes a model folder the teacher; its shape may be another, its tokens must be the same. */
+  setTeacher(folder: string): Promise<{ parameters: number; hash: string }>;
+  /** Log-probabilities under the teacher. */
+  teacherLogprobs(sequences: readonly TokenSequence[], options: { temperature: number }): Promise<TokenScores>;
+  /** As `Policy.logprobs`, with the divergence from the teacher's distribution where one is named. */
+  logprobs(
+    sequences: readonly TokenSequence[],
+    options: { temperature: number; keep: boolean; reference?: boolean; divergence?: Divergence },
+  ): Promise<TokenScores>;
+  /** Adds the gradient for dLoss/dlogprob and dLoss/ddivergence of the last kept `logprobs` with a divergence. */
+  backwardDivergence(dLogprobs: Float32Array, dDivergences: Float32Array): Promise<void>;
 }
 
 export interface Policy {

@@ -5,4 +5,6 @@ export interface Demonstration {
   prompt: string | ChatMessage[];
   /** Text of the answer, without end-of-sequence token. */
   completion: string;
+  /** Name of the data it belongs to: `distill.mix` gives shares to such names. */
+  dataset?: string;
 }

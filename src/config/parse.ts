@@ -1,7 +1,7 @@
 import { errorMessage, RlvrError } from "../base/errors.ts";
 import { configFields, keysAt } from "./fields.ts";
 import { nearest } from "./nearest.ts";
-import { configSchema, type RlvrConfig } from "./schema.ts";
+import { configSchema, type RlvrConfig, resolveObjective } from "./schema.ts";
 
 /** One thing that is wrong with a config. */
 export interface ConfigProblem {
@@ -92,6 +92,7 @@ export function parseConfig(value: unknown, where = "config"): RlvrConfig {
   return {
     ...parsed,
     evaluation: { ...parsed.evaluation, maxTokens: parsed.evaluation.maxTokens ?? parsed.rollouts.maxTokens },
+    objective: resolveObjective(parsed.objective, parsed.rollouts.maxTokens),
   };
 }
 

@@ -3,6 +3,9 @@
  * from here. Every key has a description with its unit and a default, unless there is no sensible one.
  */
 import { z } from "zod";
+import type { AdvantageOptions } from "../learning/advantages.ts";
+import { objectiveOptions } from "../learning/objectives.ts";
+import { ADVANTAGE_PRESETS, type ObjectiveName, type ObjectiveOptions, PRESETS } from "../learning/presets.ts";
 import type { Demonstration } from "../tasks/demonstration.ts";
 import type { TaskSet } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
@@ -54,6 +57,17 @@ const rollouts = z
       .default(1)
       .describe("must be 1 in training: log-probabilities are taken under the sampled distribution"),
     topK: count(0).default(0).describe("must be 0 (off) in training, for the same reason as topP"),
+    dynamicSampling: z
+      .boolean()
+      .default(false)
+      .describe("replace groups without a difference in reward, until promptsPerStep groups have one"),
+    maxRounds: count(1).default(8).describe("rounds of sampling in a step at most, with dynamicSampling"),
+    overlongBuffer: count(0)
+      .default(0)
+      .describe("tokens before maxTokens over which the reward falls by up to 1 (soft overlong penalty); 0 = off"),
+    maskTruncated: z.boolean().default(false).describe("leave completions that were cut off out of the loss"),
+    batchesBehind: count(0).default(0).describe("batches that sampling runs ahead of training; 0 = on-policy"),
+    maxStaleness: count(0).default(8).describe("steps after which a rollout is too old to train on, and dropped"),
   })
   .superRefine((value, context) => {
     const why = "log-probabilities must be under the distribution that was sampled";
@@ -64,32 +78,110 @@ const rollouts = z
   })
   .prefault({});
 
+const OBJECTIVES = Object.keys(PRESETS) as [ObjectiveName, ...ObjectiveName[]];
+
+/** Constants of the objective. Absent ones are the preset's; `resolveObjective` fills them in. */
 const objective = z
   .strictObject({
-    name: z.enum(["grpo"]).default("grpo").describe("objective; the other keys are its constants"),
-    clipLow: share().default(0.2).describe("the ratio is clipped below at 1 - clipLow"),
-    clipHigh: z.number().min(0).default(0.2).describe("the ratio is clipped above at 1 + clipHigh"),
+    name: z.enum(OBJECTIVES).default("grpo").describe("learning rule: a preset of all the constants below"),
+    ratio: z
+      .enum(["token", "sequence", "sequence-token"])
+      .optional()
+      .describe("what the ratio of probabilities is taken over; the preset's when absent, as for all that follow"),
+    surrogate: z
+      .enum(["clipped", "capped", "weighted", "plain"])
+      .optional()
+      .describe("what is maximised: clipped as in PPO, capped as in CISPO, ratio times advantage, or no ratio"),
+    clipLow: share().optional().describe("clipped: the ratio is clipped below at 1 - clipLow"),
+    clipHigh: z.number().min(0).optional().describe("clipped: the ratio is clipped above at 1 + clipHigh"),
+    dualClip: z
+      .number()
+      .gt(1)
+      .optional()
+      .describe("clipped: bound of the ratio for negative advantages; off when absent"),
+    ratioCap: positive().optional().describe("capped: largest ratio, the ratio itself"),
+    ratioFloor: z.number().min(0).optional().describe("capped: smallest ratio"),
+    correction: z
+      .enum(["none", "truncate", "mask"])
+      .optional()
+      .describe("importance correction between the sampler and the trainer before the step's first update"),
+    correctionLevel: z.enum(["token", "sequence"]).optional().describe("what that correction is taken over"),
+    correctionCap: positive().optional().describe("largest correction"),
+    correctionFloor: z
+      .number()
+      .min(0)
+      .optional()
+      .describe("mask: smallest correction kept; 1 / correctionCap when absent"),
+    aggregation: z
+      .enum(["sequence-mean", "token-mean", "prompt-mean", "constant-length"])
+      .optional()
+      .describe(
+        "mean over sequences of token means, mean over all tokens, mean over prompts of token means of their group, or token sum / (sequences x rollouts.maxTokens)",
+      ),
     advantageScale: z
       .enum(["group", "batch", "none"])
-      .default("group")
+      .optional()
       .describe("standard deviation that centred rewards are divided by: of the group, of the batch, or not at all"),
+    baseline: z
+      .enum(["mean", "leave-one-out"])
+      .optional()
+      .describe("what is subtracted from a reward: its group's mean, or the mean of the others"),
     ddof: z
       .union([z.literal(0), z.literal(1)])
-      .default(0)
-      .describe("delta degrees of freedom of that standard deviation: 0 (population) or 1 (sample)"),
-    epsilon: z.number().min(0).default(1e-6).describe("added to that standard deviation"),
-    aggregation: z
-      .enum(["sequence-mean", "token-mean", "constant-length"])
-      .default("sequence-mean")
-      .describe(
-        "mean over sequences of token means, mean over all tokens, or token sum / (sequences x rollouts.maxTokens)",
-      ),
-    klCoefficient: z
+      .optional()
+      .describe("delta degrees of freedom of the standard deviation: 0 (population) or 1 (sample)"),
+    epsilon: z.number().min(0).optional().describe("added to that standard deviation"),
+    klCoefficient: z.number().min(0).optional().describe("weight of the divergence from the reference policy"),
+    klEstimator: z.enum(["k1", "k2", "k3", "k1+", "k3+"]).optional().describe("estimator of that divergence"),
+    klRatio: z.boolean().optional().describe("weight each token's divergence by its ratio"),
+    klPlace: z
+      .enum(["loss", "advantage"])
+      .default("loss")
+      .describe("where that divergence goes: a term of the loss, or a penalty on each token's advantage"),
+    klTarget: z
       .number()
       .min(0)
       .default(0)
-      .describe("weight of the divergence to the reference policy in the loss"),
-    klEstimator: z.enum(["k1", "k2", "k3"]).default("k3").describe("estimator of that divergence"),
+      .describe("divergence in nats a token that klCoefficient is adapted to; 0 = it stays"),
+    klHorizon: count(1).default(20).describe("steps over which klCoefficient is adapted"),
+    entropyCoefficient: z.number().min(0).optional().describe("weight of the entropy bonus"),
+  })
+  .prefault({});
+
+const curriculum = z
+  .strictObject({
+    enabled: z.boolean().default(false).describe("choose tasks by how often the policy has solved them"),
+    hardAtMost: share().default(0).describe("success rate at or below which a task is hard"),
+    solvedAtLeast: share().default(0.9).describe("success rate at or above which a task is retired"),
+    retryShare: share().default(0.15).describe("share of a step's tasks taken from hard ones"),
+    recheckShare: share().default(0.05).describe("share of a step's tasks taken from retired ones"),
+    smoothing: share().gt(0).default(0.5).describe("weight of the newest group in a task's success rate"),
+    hardTemperature: positive()
+      .optional()
+      .describe("sampling temperature of hard tasks; rollouts.temperature when absent"),
+  })
+  .prefault({});
+
+const reference = z
+  .strictObject({
+    syncEvery: count(0)
+      .default(0)
+      .describe("steps between moves of the reference policy towards the policy; 0 = never"),
+    syncRate: share().gt(0).default(0.6).describe("share of the policy in the reference after such a move"),
+    resetEvery: count(0).default(0).describe("steps between hard resets: the policy becomes the reference; 0 = never"),
+    resetOptimizer: z.boolean().default(true).describe("forget the optimizer's moments at a hard reset"),
+  })
+  .prefault({});
+
+const rewards = z
+  .strictObject({
+    combine: z
+      .enum(["score", "sum", "normalize"])
+      .default("score")
+      .describe(
+        "reward of a verdict: its score; the weighted sum of its components; or that sum after each is normalized in its group",
+      ),
+    weights: z.record(z.string(), z.number()).default({}).describe("weight of each component, for sum and normalize"),
   })
   .prefault({});
 
@@ -139,6 +231,20 @@ const alerts = z
     collapseShare: share().default(0.5).describe("alert when the reward is below this share of its own moving average"),
     collapseWindow: count(2).default(10).describe("steps in that moving average"),
     deadSteps: count(1).default(5).describe("alert after this many steps in a row without a mixed group"),
+    deadAction: z
+      .enum(["warn", "stop"])
+      .default("warn")
+      .describe("what deadSteps steps without a mixed group lead to, where there never was one"),
+    flatSteps: count(4).default(25).describe("warn after this many steps without a rise in reward"),
+    formatShare: share().default(0.5).describe("warn when format alone explains this share of the reward's variance"),
+    lengthFactor: z.number().gt(1).default(2).describe("warn when lengths change by this factor"),
+    truncatedShare: share().default(0.5).describe("warn when this share of completions is cut off"),
+    spikeFactor: z
+      .number()
+      .gt(1)
+      .default(10)
+      .describe("warn when divergence or gradient reach this many times their median"),
+    entropyShare: share().default(0.1).describe("warn when entropy falls below this share of the first steps'"),
     maxReturns: count(0).default(2).describe("automatic returns to the last good checkpoint before the run stops"),
   })
   .superRefine((value, context) => {
@@ -190,7 +296,9 @@ const sft = z
       .describe("share of the prompts whose demonstrations are not trained on, to measure the loss on them"),
     evaluateEverySteps: count(0)
       .default(0)
-      .describe("steps between evaluations: of the held-out loss where there is a share, else of completions; 0 = none"),
+      .describe(
+        "steps between evaluations: of the held-out loss where there is a share, else of completions; 0 = none",
+      ),
     patience: count(0)
       .default(0)
       .describe("evaluations without a better held-out loss after which training stops, best weights kept; 0 = off"),
@@ -233,6 +341,9 @@ export const configSchema = z.strictObject({
   runsFolder: z.string().min(1).default("runs").describe("folder of all runs, relative to the current directory"),
   rollouts,
   objective,
+  rewards,
+  curriculum,
+  reference,
   updates,
   optimizer: optimizer(1e-4, 5),
   engine,
@@ -249,8 +360,35 @@ export type RlvrUserConfig = z.input<typeof configSchema>;
 type Parsed = z.output<typeof configSchema>;
 
 /** A config with every default filled in. */
-export interface RlvrConfig extends Parsed {
+export interface RlvrConfig extends Omit<Parsed, "evaluation" | "objective"> {
   evaluation: Parsed["evaluation"] & { maxTokens: number };
+  objective: ResolvedObjective;
+}
+
+/** The objective with every constant, the preset's where none was given. */
+export type ResolvedObjective = ObjectiveOptions &
+  Pick<Parsed["objective"], "name" | "klPlace" | "klTarget" | "klHorizon"> & {
+    advantageScale: AdvantageOptions["scale"];
+    baseline: "mean" | "leave-one-out";
+    ddof: 0 | 1;
+    epsilon: number;
+  };
+
+/** Fills in the constants of `objective.name`; `constant-length` divides by the completion limit. */
+export function resolveObjective(given: Parsed["objective"], maxTokens: number): ResolvedObjective {
+  const { name, klPlace, klTarget, klHorizon, ...constants } = given;
+  const set = Object.fromEntries(Object.entries(constants).filter(([, value]) => value !== undefined));
+  const { scale: advantageScale, ...advantage } = ADVANTAGE_PRESETS[name];
+  return {
+    name,
+    ...objectiveOptions(name, { constantLength: maxTokens, ...set }),
+    advantageScale,
+    ...advantage,
+    klPlace,
+    klTarget,
+    klHorizon,
+    ...set,
+  };
 }
 
 /** JSON Schema (draft 2020-12) of what a config file may contain; functions are any value. */

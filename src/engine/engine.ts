@@ -110,12 +110,7 @@ export class Engine {
   ): Promise<LogprobResult> {
     const training = await this.#trainer();
     if (!options.reference) return training.logprobs(this.#weights, sequences, options);
-    if (this.#reference === undefined) {
-      throw new RlvrError("RLVR_ENGINE", "logprobs: expected a reference policy, got none", {
-        next: "call setReference first",
-      });
-    }
-    return training.logprobs(this.#reference, sequences, { ...options, keep: false });
+    return training.logprobs(this.#referenceWeights(), sequences, { ...options, keep: false });
   }
 
   /**
@@ -152,6 +147,30 @@ export class Engine {
     const parameters = folder === undefined ? this.#weights.parameters() : loadModelFolder(folder).parameters;
     this.#reference = WeightStore.fromParameters(this.config, parameters);
     return this.#reference.hash();
+  }
+
+  #referenceWeights(): WeightStore {
+    if (this.#reference) return this.#reference;
+    throw new RlvrError("RLVR_ENGINE", "engine: expected a reference policy, got none", { next: "call setReference first" });
+  }
+
+  /** Moves the reference towards the policy: π_ref ← rate·π + (1 − rate)·π_ref, over weights (Polyak averaging). */
+  moveReference(rate: number): void {
+    const reference = this.#referenceWeights().flat;
+    const policy = this.#weights.flat;
+    for (let i = 0; i < reference.length; i++) reference[i] += rate * (policy[i] - reference[i]);
+  }
+
+  /** Writes the reference policy as a model folder. */
+  saveReference(folder: string): void {
+    saveModelFolder(folder, { config: this.config, parameters: this.#referenceWeights().parameters() });
+  }
+
+  /** Forgets the optimiser's moments, and with them the count of its updates. */
+  resetOptimizer(): void {
+    this.#adam.m.fill(0);
+    this.#adam.v.fill(0);
+    this.#adam.updates = 0;
   }
 
   /**

@@ -104,8 +104,20 @@ export class LocalPolicy implements TaughtPolicy {
     return this.#engine.call("logprobs", sequences, options);
   }
 
-  backward(dLogprobs: Float32Array): Promise<void> {
-    return this.#engine.call("backward", dLogprobs);
+  backward(dLogprobs: Float32Array, dEntropies?: Float32Array): Promise<void> {
+    return this.#engine.call("backward", dLogprobs, dEntropies);
+  }
+
+  moveReference(rate: number): Promise<void> {
+    return this.#engine.call("moveReference", rate);
+  }
+
+  saveReference(folder: string): Promise<void> {
+    return this.#engine.call("saveReference", folder);
+  }
+
+  resetOptimizer(): Promise<void> {
+    return this.#engine.call("resetOptimizer");
   }
 
   backwardDivergence(dLogprobs: Float32Array, dDivergences: Float32Array): Promise<void> {

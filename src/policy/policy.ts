@@ -25,7 +25,7 @@ export interface SampleRequest {
   /** Token ids. */
   prompts: readonly (readonly number[])[];
   /** Index of the prompt, and the names of the sample's random stream. */
-  samples: readonly { prompt: number; key: SampleKey }[];
+  samples: readonly { prompt: number; key: SampleKey; temperature?: number }[];
   maxTokens: number;
   sampler: SamplerSettings;
 }
@@ -73,14 +73,20 @@ export interface Policy {
     sequences: readonly TokenSequence[],
     options: { temperature: number; keep: boolean; reference?: boolean },
   ): Promise<TokenScores>;
-  /** Adds the gradient for dLoss/dlogprob of the last kept `logprobs`. */
-  backward(dLogprobs: Float32Array): Promise<void>;
+  /** Adds the gradient for dLoss/dlogprob, and dLoss/dentropy where given, of the last kept `logprobs`. */
+  backward(dLogprobs: Float32Array, dEntropies?: Float32Array): Promise<void>;
   /** Applies the gradients. */
   update(settings: AdamSettings): Promise<UpdateResult>;
   /** Says that a step is done, whether or not it changed the weights: the version's step from then on. */
   endStep(step: number): void;
   /** Makes a model folder's weights the reference policy; returns their hash. */
   setReference(folder: string): Promise<string>;
+  /** Moves the reference towards the policy: π_ref ← rate·π + (1 − rate)·π_ref, over weights. */
+  moveReference(rate: number): Promise<void>;
+  /** Writes the reference policy as a model folder. */
+  saveReference(folder: string): Promise<void>;
+  /** Forgets the optimiser's moments. */
+  resetOptimizer(): Promise<void>;
   /** Writes model and optimiser into an empty folder that exists. */
   saveCheckpoint(folder: string): Promise<void>;
   loadCheckpoint(folder: string, step: number): Promise<void>;

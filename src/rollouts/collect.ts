@@ -74,7 +74,7 @@ export async function collectGroups(
   while (result.kept.length < groups && result.rounds < maxRounds) {
     const round = await sampleGroups(policy, verifier, next(roundSize(result, groups)), {
       ...options,
-      key: [...options.key, result.rounds],
+      key: result.rounds === 0 ? options.key : [...options.key, "round", result.rounds],
     });
     addUp(result, round);
     for (const group of round.groups) {

@@ -9,6 +9,8 @@ import type { Rollout, SamplerRecord } from "./rollout.ts";
 export interface SampleGroupsOptions {
   groupSize: number;
   sampler: SamplerRecord;
+  /** Temperature of a task's samples; the sampler's where absent. */
+  temperature?(task: Task): number;
   /** First names of each sample's random stream; task and index in the group follow. */
   key: SampleKey;
   /** Which test set decides. */
@@ -34,8 +36,13 @@ export async function sampleGroups(
   const { groupSize, sampler, key } = options;
   const started = performance.now();
   const prompts = tasks.map((task) => policy.encode(task.prompt));
+  const temperatures = tasks.map((task) => options.temperature?.(task) ?? sampler.temperature);
   const samples = tasks.flatMap((task, prompt) =>
-    Array.from({ length: groupSize }, (_, sample) => ({ prompt, key: [...key, task.id, sample] as const })),
+    Array.from({ length: groupSize }, (_, sample) => ({
+      prompt,
+      key: [...key, task.id, sample] as const,
+      temperature: temperatures[prompt],
+    })),
   );
   const version = await policy.version();
   const generated = await policy.sample({ prompts, samples, maxTokens: sampler.maxTokens, sampler });
@@ -54,7 +61,7 @@ export async function sampleGroups(
       finish: result.finish,
       verdict: verdicts[i],
       policy: version,
-      sampler,
+      sampler: { ...sampler, temperature: temperatures[samples[i].prompt] },
     }),
   );
   return {

@@ -1,0 +1,79 @@
+import { RandomStream } from "../base/random.ts";
+import type { RlvrConfig } from "../config/index.ts";
+import { rewardOf, type Rollout } from "../rollouts/rollout.ts";
+import { type CurriculumHistory, chooseTasks, poolOf, recordGroup } from "../tasks/curriculum.ts";
+import type { Task } from "../tasks/task.ts";
+
+/** Where a stream of tasks stands: plain data, kept in checkpoints. */
+export interface StreamState {
+  /** Tasks taken so far. */
+  cursor: number;
+  /** With a curriculum: what is known of each task that was tried. */
+  history?: CurriculumHistory;
+}
+
+/**
+ * The tasks of the steps: a shuffled epoch at a time, or chosen by the curriculum. What comes next follows from seed and
+ * state alone.
+ */
+export class TaskStream {
+  readonly #tasks: readonly Task[];
+  readonly #config: RlvrConfig;
+  #epoch: { number: number; tasks: Task[] } | undefined;
+  state: StreamState = { cursor: 0 };
+
+  constructor(tasks: readonly Task[], config: RlvrConfig) {
+    this.#tasks = tasks;
+    this.#config = config;
+  }
+
+  next(count: number): Task[] {
+    const { cursor, history = {} } = this.state;
+    const { curriculum, seed } = this.#config;
+    if (!curriculum.enabled) {
+      this.state = { ...this.state, cursor: cursor + count };
+      return Array.from({ length: count }, (_, i) => this.#at(cursor + i));
+    }
+    const chosen = chooseTasks(this.#tasks, history, count, curriculum, [seed, cursor]);
+    this.state = { ...this.state, cursor: cursor + chosen.length };
+    return chosen;
+  }
+
+  #at(position: number): Task {
+    const number = Math.floor(position / this.#tasks.length);
+    if (this.#epoch?.number !== number) {
+      this.#epoch = { number, tasks: new RandomStream(this.#config.seed, "epoch", number).shuffle(this.#tasks) };
+    }
+    return this.#epoch.tasks[position % this.#tasks.length];
+  }
+
+  /** Takes note of how groups went. */
+  record(groups: readonly (readonly Rollout[])[]): void {
+    const { curriculum } = this.#config;
+    if (!curriculum.enabled) return;
+    let history = this.state.history ?? {};
+    for (const group of groups) {
+      const judged = group.filter(({ verdict }) => rewardOf(verdict) !== null);
+      if (judged.length === 0) continue;
+      const passed = judged.filter(({ verdict }) => verdict.outcome === "pass").length;
+      history = recordGroup(history, group[0].task.id, passed / judged.length, curriculum);
+    }
+    this.state = { ...this.state, history };
+  }
+
+  /** The temperature a task is sampled at: hard ones may have one of their own. */
+  temperature(task: Task): number {
+    const { curriculum, rollouts } = this.#config;
+    const pool = curriculum.enabled ? poolOf(this.state.history?.[task.id], curriculum) : "learning";
+    return pool === "hard" ? (curriculum.hardTemperature ?? rollouts.temperature) : rollouts.temperature;
+  }
+
+  /** Tasks by pool, for the log. */
+  metrics(): Record<string, number> {
+    const { curriculum } = this.#config;
+    if (!curriculum.enabled) return {};
+    const counts = { unseen: 0, hard: 0, learning: 0, solved: 0 };
+    for (const task of this.#tasks) counts[poolOf(this.state.history?.[task.id], curriculum)]++;
+    return Object.fromEntries(Object.entries(counts).map(([pool, count]) => [`curriculum/${pool}`, count]));
+  }
+}

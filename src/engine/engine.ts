@@ -151,7 +151,9 @@ export class Engine {
 
   #referenceWeights(): WeightStore {
     if (this.#reference) return this.#reference;
-    throw new RlvrError("RLVR_ENGINE", "engine: expected a reference policy, got none", { next: "call setReference first" });
+    throw new RlvrError("RLVR_ENGINE", "engine: expected a reference policy, got none", {
+      next: "call setReference first",
+    });
   }
 
   /** Moves the reference towards the policy: π_ref ← rate·π + (1 − rate)·π_ref, over weights (Polyak averaging). */

@@ -27,6 +27,7 @@ export function rolloutMetrics(rollouts: readonly Rollout[]): Record<string, num
   return {
     "reward/mean": center,
     "reward/std": Math.sqrt(mean(rewards.map((reward) => (reward - center) ** 2))),
+    "reward/format-share": formatShare(judged),
     ...Object.fromEntries(Object.entries(components).map(([name, values]) => [`components/${name}`, mean(values)])),
     "verdicts/pass": count("pass"),
     "verdicts/fail": count("fail"),
@@ -44,4 +45,18 @@ export function rolloutMetrics(rollouts: readonly Rollout[]): Record<string, num
 /** Passes what the prompt shows and fails what it does not: a program written for the visible example, often. */
 export function isHardCodingSuspect({ verdict }: Pick<Rollout, "verdict">): boolean {
   return verdict.components.visible === 1 && verdict.outcome === "fail";
+}
+
+/** Share of the reward's variance that is explained by whether there is an answer of the required form at all. */
+function formatShare(judged: readonly Rollout[]): number {
+  const all = judged.map(({ verdict }) => rewardOf(verdict) as number);
+  const center = mean(all);
+  const total = mean(all.map((reward) => (reward - center) ** 2));
+  if (total === 0) return 0;
+  const between = [true, false].map((invalid) => {
+    const part = judged.filter(({ verdict }) => (verdict.outcome === "invalid") === invalid);
+    const rewards = part.map(({ verdict }) => rewardOf(verdict) as number);
+    return rewards.length * (mean(rewards) - center) ** 2;
+  });
+  return (between[0] + between[1]) / judged.length / total;
 }

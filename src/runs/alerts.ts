@@ -8,6 +8,8 @@ export interface AlertOptions {
   collapseShare: number;
   collapseWindow: number;
   deadSteps: number;
+  /** What follows from `deadSteps` where no group ever was mixed. `warn` when absent. */
+  deadAction?: "warn" | "stop";
 }
 
 /** Metrics that must be finite wherever they are logged. */
@@ -102,11 +104,11 @@ function deadGroups(history: readonly MetricRecord[], options: AlertOptions): Al
   // Where groups were mixed once and all fail now, the policy has lost what it could do.
   const lost = lastMixed >= 0 && allFail > allPass;
   return {
-    level: lost ? "return" : "warn",
+    level: lost ? "return" : (options.deadAction ?? "warn"),
     code: "RLVR_ALERT_DEAD_GROUPS",
     message:
       `expected groups with different rewards, got none for ${streak} steps ` +
-      `(now ${allPass} all pass, ${allFail} all fail): there is no task-learning signal`,
+      `(now ${allPass} all pass, ${allFail} all fail)`,
     step: now.step,
     values: { streak, allPass, allFail, healthyStep: lastMixed >= 0 ? history[lastMixed].step : 0 },
   };

@@ -130,6 +130,15 @@ export class RunFolder {
     writeFileAtomic(join(this.path, "rollouts", rolloutName(step)), bytes);
   }
 
+  /** Keeps a copy of a step's rollouts in `refused/`, where going back to an earlier step does not remove them. */
+  keepRollouts(step: number): void {
+    const folder = join(this.path, "refused");
+    mkdirSync(folder, { recursive: true });
+    const copies = readdirSync(folder).length;
+    const name = rolloutName(step).replace(".jsonl", `-${copies + 1}.jsonl`);
+    writeFileAtomic(join(folder, name), readFileSync(join(this.path, "rollouts", rolloutName(step))));
+  }
+
   /** Keeps an evaluation as `evaluation-before.json` or `evaluation-after.json`. */
   writeEvaluation(when: "before" | "after", evaluation: Evaluation): void {
     writeFileAtomic(join(this.path, `evaluation-${when}.json`), json(evaluation));

@@ -74,11 +74,13 @@ describe("trainRlvr", () => {
     expect(result).toMatchObject({ steps: 4, interrupted: false, evaluation: { before: null, after: null } });
     for (const metrics of view.metrics()) expect(metrics).toMatchObject({ "verdicts/error": 16, "groups/mixed": 0 });
     expect(view.rollouts(1)[0]).toMatchObject({ outcome: "error", evidence: { reason: "out of order" } });
-    const alert = events.find(({ event }) => event === "alert");
-    expect(alert).toMatchObject({
-      code: "RLVR_ALERT_DEAD_GROUPS",
-      message: expect.stringContaining("could not be judged"),
-    });
+    const alerts = events.filter(({ event }) => event === "alert");
+    expect(alerts).toContainEqual(
+      expect.objectContaining({
+        code: "RLVR_ALERT_DEAD_GROUPS",
+        message: expect.stringContaining("could not be judged"),
+      }),
+    );
   });
 
   it("ends before the first step where the evaluation cannot judge anything", async () => {

@@ -16,24 +16,28 @@
  * Everything but `time/…` and `speed/…` follows from config and seed: a run that was killed and resumed ends bit for bit
  * as one that was not.
  */
-import { RlvrError } from "../base/errors.ts";
-import { RandomStream } from "../base/random.ts";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { RlvrConfig } from "../config/index.ts";
 import { evaluatePolicy, evaluationTasks } from "../evaluate/evaluate.ts";
-import { batchAdvantages } from "../learning/advantages.ts";
 import { diagnoseGroups } from "../learning/diagnosis.ts";
+import { nextKlCoefficient } from "../learning/kl.ts";
 import { createObjective } from "../learning/objectives.ts";
+import { referenceAction } from "../learning/schedule.ts";
 import { checkPrompts, engineOptions, LocalPolicy } from "../policy/local.ts";
 import type { Policy } from "../policy/policy.ts";
 import { rolloutMetrics } from "../rollouts/metrics.ts";
 import { type Rollout, rewardOf, toRecord } from "../rollouts/rollout.ts";
-import { sampleGroups } from "../rollouts/sample.ts";
 import type { Alert, EvaluationPair } from "../runs/events.ts";
-import { alertsAt, type RunFolder } from "../runs/index.ts";
+import { alertsAt, type Checkpoint, type RunFolder, trendAlertsAt } from "../runs/index.ts";
 import { validateTasks } from "../tasks/splits.ts";
 import type { Task } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
+import { exhausted, refused, stopped, withContext } from "./alerts.ts";
+import { BatchSource } from "./batch-source.ts";
 import { pickSamples } from "./samples.ts";
+import { toSequence } from "./score-batch.ts";
+import { scoreGroups } from "./scoring.ts";
 import {
   digest,
   fromConfig,
@@ -44,7 +48,7 @@ import {
   openRun,
   saveState,
 } from "./setup.ts";
-import { type Scored, updatePolicy } from "./update.ts";
+import { updatePolicy } from "./update.ts";
 
 export type { LoopOptions } from "./setup.ts";
 
@@ -61,6 +65,9 @@ export interface TrainResult {
 const SAMPLES_EVERY = 10;
 /** Rollouts scored under the reference policy to log the divergence from it, where the loss does not need it. */
 const REFERENCE_ROLLOUTS = 32;
+/** In a checkpoint: the reference policy, where it moves, and the batches that wait to be trained on. */
+const REFERENCE_FOLDER = "reference";
+const QUEUE_FILE = "queue.json.gz";
 
 /**
  * Trains `config.model` against `config.verifier` and evaluates it before and after on the same untouched tasks.
@@ -118,6 +125,7 @@ class Loop {
   readonly #config: RlvrConfig;
   readonly #options: LoopOptions;
   readonly #parts: Parts;
+  readonly #source: BatchSource;
   readonly #stepSeconds: number[] = [];
   state: LoopState = { step: 0, cursor: 0, returns: 0 };
 
@@ -125,6 +133,7 @@ class Loop {
     this.#config = config;
     this.#options = options;
     this.#parts = parts;
+    this.#source = new BatchSource(config, parts.policy, parts.verifier, parts.train);
   }
 
   /** Continues from the newest checkpoint, or makes the first one, so that there always is one to go back to. */
@@ -134,7 +143,7 @@ class Loop {
     const checkpoint = resumed ? run.latestCheckpoint() : null;
     const undone = checkpoint ? run.undoneReturn() : null;
     if (resumed && !undone) run.rewind(checkpoint?.step ?? 0);
-    if (checkpoint && !undone) this.state = { ...(await loadState(checkpoint, policy)), returns: run.returns() };
+    if (checkpoint && !undone) await this.#load(checkpoint, run.returns());
     const { config } = JSON.parse(run.readFile("config.json")) as { config: Record<string, unknown> };
     this.#options.onEvent({
       event: "start",
@@ -191,7 +200,7 @@ class Loop {
       const worst = alerts.find(({ level }) => level === "stop") ?? alerts.find(({ level }) => level === "return");
       if (worst?.level === "stop") throw stopped(worst);
       if (worst) await this.#return(worst);
-      else if (this.state.step % everySteps === 0) await this.#checkpoint(alerts.length === 0);
+      else if (this.state.step % everySteps === 0) await this.#checkpoint(true);
     }
     const { run } = this.#parts;
     if (run.latestCheckpoint()?.step !== this.state.step) await this.#checkpoint(true);
@@ -199,42 +208,32 @@ class Loop {
   }
 
   async #step(): Promise<Alert[]> {
-    const { policy, verifier, run } = this.#parts;
-    const { rollouts: settings, objective: constants, seed } = this.#config;
-    const { temperature, topP, topK, maxTokens, groupSize, promptsPerStep } = settings;
+    const { policy, run } = this.#parts;
+    const { objective: constants, alerts: limits } = this.#config;
     const started = performance.now();
     const step = this.state.step + 1;
 
-    const tasks = this.#nextTasks(promptsPerStep);
-    const sampled = await sampleGroups(policy, verifier, tasks, {
-      groupSize,
-      sampler: { temperature, topP, topK, maxTokens },
-      key: [seed, step, this.state.returns],
-      purpose: "reward",
-    });
-
-    const judged = sampled.groups.map((group) => group.filter(({ verdict }) => rewardOf(verdict) !== null));
-    const rewards = judged.map((group) => group.map(({ verdict }) => rewardOf(verdict) as number));
-    const { advantageScale: scale, ddof, epsilon } = constants;
-    const advantages = batchAdvantages(rewards, { scale, ddof, epsilon });
-    const scored: Scored[] = judged.flatMap((group, g) =>
-      group.map((rollout, i) => ({ rollout, advantage: advantages[g][i] })),
-    );
+    const batch = await this.#source.next(step, this.state.returns);
+    const { scored, metrics: rewardMetrics } = scoreGroups(batch.kept, this.#config);
     const diagnosis = diagnoseGroups(
-      sampled.groups.map((group) => group.map(diagnosed)),
+      batch.sampled.map((group) => group.map(diagnosed)),
       constants,
     );
 
     const verified = performance.now();
-    const rollouts = sampled.groups.flat();
-    const divergence = constants.klCoefficient > 0 ? {} : await this.#divergence(rollouts.slice(0, REFERENCE_ROLLOUTS));
-    const { name, ...rest } = constants;
-    const objective = createObjective(name, { ...rest, constantLength: maxTokens });
+    const klCoefficient = this.state.klCoefficient ?? constants.klCoefficient;
+    // What the sampled policy's metrics are taken over is all that was sampled, not only what can teach.
+    const rollouts = batch.sampled.flat();
+    const divergence = await this.#divergence(rollouts.slice(0, REFERENCE_ROLLOUTS));
     const update = await updatePolicy(policy, scored, {
       config: this.#config,
       step: step - 1,
       rateScale: 0.5 ** this.state.returns,
-      objective,
+      klCoefficient,
+      objective: createObjective(constants.name, {
+        ...constants,
+        klCoefficient: constants.klPlace === "loss" ? klCoefficient : 0,
+      }),
     });
     const updateSeconds = (performance.now() - verified) / 1000;
 
@@ -246,63 +245,73 @@ class Loop {
     const totalSeconds = (performance.now() - started) / 1000;
     const metrics: Record<string, number> = {
       ...rolloutMetrics(rollouts),
+      ...rewardMetrics,
       "groups/mixed": diagnosis.mixed,
       "groups/all-pass": diagnosis.allPass,
       "groups/all-fail": diagnosis.allFail,
       "groups/format-only": diagnosis.formatOnly,
       "groups/zero-advantage": diagnosis.zeroAdvantageShare,
-      "verdicts/retried": sampled.retries,
+      "verdicts/retried": batch.retries,
+      ...this.#source.metrics(batch),
       ...divergence,
+      ...(constants.klTarget > 0 ? { "kl/coefficient": klCoefficient } : {}),
       ...update.metrics,
-      "time/generate": sampled.generateSeconds,
-      "time/verify": sampled.verifySeconds,
+      "time/generate": batch.generateSeconds,
+      "time/verify": batch.verifySeconds,
       "time/update": updateSeconds,
       "time/total": totalSeconds,
-      "speed/verify": rollouts.length / sampled.verifySeconds,
+      "speed/generate": rollouts.reduce((sum, { tokens }) => sum + tokens.length, 0) / batch.generateSeconds,
+      "speed/verify": rollouts.length / batch.verifySeconds,
+      "speed/update": (update.metrics["tokens/trained"] ?? 0) / updateSeconds,
     };
-    metrics["speed/generate"] = metrics["tokens/generated"] / sampled.generateSeconds;
-    metrics["speed/update"] = (metrics["tokens/trained"] ?? 0) / updateSeconds;
     run.appendMetrics(step, metrics);
-    this.state = { ...this.state, step, cursor: this.state.cursor + tasks.length };
+    this.state = { ...this.state, ...this.#source.state, step };
+    if (update.applied) await this.#moveReference(metrics["kl/k3"]);
     this.#report(metrics, rollouts, totalSeconds);
 
-    const alerts = alertsAt(run.metrics(), this.#config.alerts);
+    const history = run.metrics();
+    const alerts = [...alertsAt(history, limits), ...trendAlertsAt(history, limits)];
+    if (batch.exhausted) alerts.push(exhausted(step, batch.exhausted, batch.kept.length));
     if (!update.applied && !alerts.some(({ level }) => level !== "warn")) alerts.push(refused(step, update.culprit));
     for (const alert of alerts) {
+      if (alert.code === "RLVR_ALERT_NOT_FINITE") run.keepRollouts(step);
       run.appendEvent({ event: "alert", ...alert });
-      this.#options.onEvent({ event: "alert", ...alert, message: withSample(alert, update.widestGap, diagnosis.text) });
+      const message = withContext(alert, update.widestGap, diagnosis.text);
+      this.#options.onEvent({ event: "alert", ...alert, message });
     }
     return alerts;
   }
 
-  /** The next tasks of the epoch; a new epoch is shuffled anew. */
-  #nextTasks(count: number): Task[] {
-    const { train } = this.#parts;
-    return Array.from({ length: count }, (_, i) => {
-      const position = this.state.cursor + i;
-      const epoch = Math.floor(position / train.length);
-      this.#epoch = this.#epoch?.number === epoch ? this.#epoch : { number: epoch, tasks: this.#shuffled(epoch) };
-      return this.#epoch.tasks[position % train.length];
-    });
-  }
-  #epoch: { number: number; tasks: Task[] } | undefined;
-
-  #shuffled(epoch: number): Task[] {
-    return new RandomStream(this.#config.seed, "epoch", epoch).shuffle(this.#parts.train);
-  }
-
   /** Divergence of the sampling policy from the reference, on some of the step's rollouts. */
   async #divergence(rollouts: readonly Rollout[]): Promise<Record<string, number>> {
-    const { temperature } = this.#config.rollouts;
-    const sequences = rollouts.map(({ prompt, tokens }) => ({
-      tokens: [...prompt, ...tokens],
-      scoreFrom: prompt.length,
-    }));
-    const { logprobs } = await this.#parts.policy.logprobs(sequences, { temperature, keep: false, reference: true });
+    const sequences = rollouts.map(toSequence);
+    const options = { temperature: 1, keep: false, reference: true };
+    const { logprobs } = await this.#parts.policy.logprobs(sequences, options);
     const differences = rollouts.flatMap((rollout) => rollout.logprobs).map((logprob, t) => logprob - logprobs[t]);
     const mean = (values: readonly number[]) =>
       values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
     return { "kl/k1": mean(differences), "kl/k3": mean(differences.map((d) => Math.expm1(-d) + d)) };
+  }
+
+  /** What the reference policy and the weight of the divergence from it do after a step. */
+  async #moveReference(divergence: number): Promise<void> {
+    const { policy } = this.#parts;
+    const { klTarget: target, klHorizon: horizon, klCoefficient } = this.#config.objective;
+    const { syncEvery, syncRate, resetEvery, resetOptimizer } = this.#config.reference;
+    if (target > 0) {
+      const now = this.state.klCoefficient ?? klCoefficient;
+      this.state = { ...this.state, klCoefficient: nextKlCoefficient(now, divergence, { target, horizon }) };
+    }
+    const action = referenceAction(this.state.step, {
+      syncEvery: syncEvery || null,
+      syncRate,
+      resetEvery: resetEvery || null,
+      resetOptimizer,
+    });
+    if (action.kind === "sync") await policy.moveReference(action.rate);
+    if (action.kind !== "reset") return;
+    await policy.moveReference(1);
+    if (action.resetOptimizer) await policy.resetOptimizer();
   }
 
   #report(metrics: Record<string, number>, rollouts: readonly Rollout[], seconds: number): void {
@@ -319,19 +328,37 @@ class Loop {
 
   async #checkpoint(good: boolean): Promise<void> {
     const { run, policy } = this.#parts;
-    const { step, path } = await saveState(run, this.state, policy, { keep: this.#config.checkpoints.keep, good });
+    const { syncEvery, resetEvery } = this.#config.reference;
+    const { step, path } = await saveState(run, this.state, policy, {
+      keep: this.#config.checkpoints.keep,
+      good,
+      extra: async (folder) => {
+        if (syncEvery > 0 || resetEvery > 0) await policy.saveReference(join(folder, REFERENCE_FOLDER));
+        const queue = this.#source.queueBytes();
+        if (queue) writeFileSync(join(folder, QUEUE_FILE), queue);
+      },
+    });
     this.#options.onEvent({ event: "checkpoint", step, path });
+  }
+
+  async #load(checkpoint: Checkpoint, returns: number): Promise<void> {
+    const { policy } = this.#parts;
+    this.state = { ...(await loadState(checkpoint, policy)), returns };
+    const reference = join(checkpoint.path, REFERENCE_FOLDER);
+    if (existsSync(reference)) await policy.setReference(reference);
+    const queue = join(checkpoint.path, QUEUE_FILE);
+    this.#source.restore(this.state, existsSync(queue) ? readFileSync(queue) : undefined);
   }
 
   /** Back to the newest good checkpoint from before things went wrong, with half the learning rate and other samples. */
   async #return(alert: Alert): Promise<void> {
-    const { run, policy } = this.#parts;
+    const { run } = this.#parts;
     const returns = this.state.returns + 1;
     if (returns > this.#config.alerts.maxReturns) throw stopped(alert);
     const checkpoint = run.latestCheckpoint({ good: true, atMost: alert.values.healthyStep ?? alert.step - 1 });
     if (!checkpoint) throw stopped(alert);
     run.rewind(checkpoint.step);
-    this.state = { ...(await loadState(checkpoint, policy)), returns };
+    await this.#load(checkpoint, returns);
     const message = `back to step ${checkpoint.step}, learning rate × ${0.5 ** returns}`;
     run.appendEvent({ event: "returned", step: checkpoint.step, returns, message });
     this.#options.onEvent({
@@ -347,28 +374,4 @@ class Loop {
 
 function diagnosed({ verdict }: Rollout) {
   return { reward: rewardOf(verdict), passed: verdict.outcome === "pass", invalid: verdict.outcome === "invalid" };
-}
-
-function refused(step: number, culprit: Rollout | undefined): Alert {
-  const where = culprit ? `sample ${culprit.sample} of task ${culprit.task.id}` : "the gradient";
-  return {
-    level: "return",
-    code: "RLVR_ALERT_NOT_FINITE",
-    message: `expected finite numbers, got none for ${where}; the update was refused`,
-    step,
-    values: { healthyStep: step - 1 },
-  };
-}
-
-function withSample(alert: Alert, widest: Rollout | undefined, diagnosis: string): string {
-  if (alert.code === "RLVR_ALERT_LOGPROB_GAP" && widest) {
-    return `${alert.message} (sample ${widest.sample} of task ${widest.task.id})`;
-  }
-  return alert.code === "RLVR_ALERT_DEAD_GROUPS" ? `${alert.message}; ${diagnosis}` : alert.message;
-}
-
-function stopped(alert: Alert): RlvrError {
-  return new RlvrError("RLVR_STOPPED", `train: ${alert.message} (${alert.code}, step ${alert.step})`, {
-    next: "look at the last rollouts and metrics in the run folder; a lower learning rate or a longer warm-up is the usual cure",
-  });
 }

@@ -2,7 +2,7 @@ import type { RlvrConfig } from "../config/index.ts";
 import { batchAdvantages } from "../learning/advantages.ts";
 import { combineRewards } from "../learning/components.ts";
 import { overlongPenalty } from "../learning/schedule.ts";
-import { rewardOf, type Rollout } from "../rollouts/rollout.ts";
+import { type Rollout, rewardOf } from "../rollouts/rollout.ts";
 
 /** A rollout with its advantage; rollouts that could not be judged are not among them. */
 export interface Scored {

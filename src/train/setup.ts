@@ -6,6 +6,7 @@ import { RlvrError } from "../base/errors.ts";
 import { describeConfig, type RlvrConfig } from "../config/index.ts";
 import type { RunEvent } from "../runs/events.ts";
 import { type Checkpoint, makeManifest, RunFolder } from "../runs/index.ts";
+import type { CurriculumHistory } from "../tasks/curriculum.ts";
 import type { TaskSet } from "../tasks/task.ts";
 
 export interface LoopOptions {
@@ -64,6 +65,10 @@ export interface LoopState {
   cursor: number;
   /** How often the run has gone back to an earlier checkpoint by itself. */
   returns: number;
+  /** With a curriculum: what is known of each task that was tried. */
+  history?: CurriculumHistory;
+  /** Weight of the divergence from the reference, where it is adapted. */
+  klCoefficient?: number;
 }
 
 const STATE_FILE = "state.json";
@@ -72,12 +77,13 @@ export async function saveState(
   run: RunFolder,
   state: LoopState,
   policy: { saveCheckpoint(folder: string): Promise<void> },
-  options: { keep: number; good?: boolean },
+  options: { keep: number; good?: boolean; extra?(folder: string): Promise<void> },
 ): Promise<Checkpoint> {
   return run.writeCheckpoint(
     state.step,
     async (folder) => {
       await policy.saveCheckpoint(folder);
+      await options.extra?.(folder);
       writeFileSync(join(folder, STATE_FILE), `${JSON.stringify(state)}\n`);
     },
     options,

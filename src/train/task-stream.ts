@@ -1,6 +1,6 @@
 import { RandomStream } from "../base/random.ts";
 import type { RlvrConfig } from "../config/index.ts";
-import { rewardOf, type Rollout } from "../rollouts/rollout.ts";
+import { type Rollout, rewardOf } from "../rollouts/rollout.ts";
 import { type CurriculumHistory, chooseTasks, poolOf, recordGroup } from "../tasks/curriculum.ts";
 import type { Task } from "../tasks/task.ts";
 

@@ -5,7 +5,8 @@ import type { RlvrUserConfig } from "../config/index.ts";
 import { createObjective } from "../learning/objectives.ts";
 import type { LocalPolicy } from "../policy/local.ts";
 import { sampleGroups } from "../rollouts/sample.ts";
-import { type Scored, updatePolicy } from "./update.ts";
+import type { Scored } from "./scoring.ts";
+import { updatePolicy } from "./update.ts";
 
 let policy: LocalPolicy;
 beforeEach(async () => {
@@ -21,22 +22,24 @@ async function rollouts(temperature = 1): Promise<Scored[]> {
     key: [1, 1, 0],
     purpose: "reward",
   });
-  return groups.flat().map((rollout, i) => ({ rollout, advantage: i % 2 === 0 ? 1 : -1 }));
+  return groups.flatMap((group, g) =>
+    group.map((rollout, i) => ({ rollout, advantage: i % 2 === 0 ? 1 : -1, group: g })),
+  );
 }
 
 /** The same with each stored log-probability off by some nats. */
 function shifted(scored: Scored[], by: number): Scored[] {
-  return scored.map(({ rollout, advantage }) => ({
+  return scored.map(({ rollout, ...rest }) => ({
     rollout: { ...rollout, logprobs: rollout.logprobs.map((logprob) => logprob + by) },
-    advantage,
+    ...rest,
   }));
 }
 
 function update(scored: readonly Scored[], keys: Partial<RlvrUserConfig> = {}, rateScale = 1) {
   const config = toyConfig(keys);
-  const { name, ...constants } = config.objective;
-  const objective = createObjective(name, { ...constants, constantLength: config.rollouts.maxTokens });
-  return updatePolicy(policy, scored, { config, step: 0, rateScale, objective });
+  const objective = createObjective(config.objective.name, config.objective);
+  const { klCoefficient } = config.objective;
+  return updatePolicy(policy, scored, { config, step: 0, rateScale, klCoefficient, objective });
 }
 
 describe("updatePolicy", () => {
@@ -84,7 +87,7 @@ describe("updatePolicy", () => {
   it("refuses a number that is not finite, and names whose it is", async () => {
     const before = await policy.version();
     const scored = await rollouts();
-    const broken = { rollout: scored[3].rollout, advantage: Number.NaN };
+    const broken = { ...scored[3], advantage: Number.NaN };
     const { applied, culprit } = await update(scored.with(3, broken));
     expect(applied).toBe(false);
     expect(culprit).toBe(broken.rollout);
@@ -94,7 +97,7 @@ describe("updatePolicy", () => {
   it("changes no weight where no advantage differs from 0", async () => {
     const { hash, step } = await policy.version();
     expect(step).toBe(0);
-    const scored = (await rollouts()).map(({ rollout }) => ({ rollout, advantage: 0 }));
+    const scored = (await rollouts()).map((one) => ({ ...one, advantage: 0 }));
     const { applied, metrics } = await update(scored);
     expect(applied).toBe(true);
     expect(metrics).toMatchObject({ loss: 0, "optimizer/grad-norm": 0 });
@@ -103,12 +106,12 @@ describe("updatePolicy", () => {
     // Nor do moments of earlier updates move anything.
     await update(await rollouts());
     const moved = (await policy.version()).hash;
-    await update((await rollouts()).map(({ rollout }) => ({ rollout, advantage: 0 })));
+    await update((await rollouts()).map((one) => ({ ...one, advantage: 0 })));
     expect((await policy.version()).hash).toBe(moved);
     // With a KL term there is a gradient once the policy has left the reference.
     await policy.setReference(toyModel);
     await update(await rollouts());
-    const again = (await rollouts()).map(({ rollout }) => ({ rollout, advantage: 0 }));
+    const again = (await rollouts()).map((one) => ({ ...one, advantage: 0 }));
     const kl = await update(again, { objective: { klCoefficient: 0.1 } });
     expect(kl.metrics["optimizer/grad-norm"]).toBeGreaterThan(0);
     expect(kl.metrics["kl/k3"]).toBeGreaterThan(0);
@@ -123,10 +126,10 @@ describe("updatePolicy", () => {
       return logprobs.reduce((sum, value) => sum + value, 0);
     };
     const before = await total();
-    await update([{ rollout: good, advantage: 1 }]);
+    await update([{ rollout: good, advantage: 1, group: 0 }]);
     const between = await total();
     expect(between).toBeGreaterThan(before);
-    await update([{ rollout: good, advantage: -1 }], { alerts: { logprobGapStop: 100 } });
+    await update([{ rollout: good, advantage: -1, group: 0 }], { alerts: { logprobGapStop: 100 } });
     expect(await total()).toBeLessThan(between);
   });
 
@@ -134,8 +137,18 @@ describe("updatePolicy", () => {
     const scored = await rollouts(0.5);
     const right = await update(scored, { rollouts: { temperature: 0.5, maxTokens: 3 } });
     expect(right.metrics["logprob/gap"]).toBeLessThan(1e-4);
-    const wrong = await update(await rollouts(0.5));
-    expect(wrong).toMatchObject({ applied: false });
+    const own = await update(await rollouts(0.5), { updates: { epochsPerStep: 1 } });
+    expect(own).toMatchObject({ applied: true });
+    // A rollout that was sampled otherwise than it says is noticed.
+    const mislabelled = (await rollouts(0.5)).map((one) => ({
+      ...one,
+      rollout: {
+        ...one.rollout,
+        policy: { ...one.rollout.policy, step: 0 },
+        sampler: { ...one.rollout.sampler, temperature: 1 },
+      },
+    }));
+    expect(await update(mislabelled)).toMatchObject({ applied: false });
   });
 
   it("counts tokens and averages the rest over epochs and mini-batches", async () => {

@@ -1,15 +1,11 @@
 import { RandomStream } from "../base/random.ts";
 import type { RlvrConfig } from "../config/index.ts";
-import { scheduledRate, type TokenSequence } from "../engine/index.ts";
+import { scheduledRate } from "../engine/index.ts";
 import type { Objective } from "../learning/objective.ts";
 import type { Policy } from "../policy/policy.ts";
 import type { Rollout } from "../rollouts/rollout.ts";
-
-/** A rollout with its advantage; rollouts that could not be judged are not among them. */
-export interface Scored {
-  rollout: Rollout;
-  advantage: number;
-}
+import { ownLogprobs, type ScoredTokens, scoreTokens } from "./score-batch.ts";
+import type { Scored } from "./scoring.ts";
 
 export interface UpdateOptions {
   config: RlvrConfig;
@@ -18,6 +14,8 @@ export interface UpdateOptions {
   /** Factor of the learning rate: halved by each automatic return. */
   rateScale: number;
   objective: Objective;
+  /** Weight of the divergence from the reference, as it is adapted now. */
+  klCoefficient: number;
 }
 
 export interface UpdateReport {
@@ -32,8 +30,8 @@ export interface UpdateReport {
 
 /**
  * All updates of one step: `updates.epochsPerStep` passes over the rollouts, in `updates.miniBatches` parts each.
- * The check that decoding and training agree is made on the first part, before anything is changed; above
- * `alerts.logprobGapStop` nothing is. A part without any gradient leaves the weights as they are: the optimiser's
+ * The check that decoding and training agree is made on the first part, before anything is changed, over rollouts of the
+ * present weights; above `alerts.logprobGapStop` nothing is changed. A part without any gradient leaves the weights as they are: the optimiser's
  * momentum alone must not move them.
  */
 export async function updatePolicy(
@@ -51,21 +49,24 @@ export async function updatePolicy(
     culprit,
     widestGap: agreement?.widest,
   });
+  const rollouts = scored.map(({ rollout }) => rollout);
+  const oldLogprobs = config.objective.correction === "none" ? undefined : await ownLogprobs(policy, rollouts);
+  const scoring = { config, klCoefficient: options.klCoefficient, oldLogprobs };
   for (let epoch = 0; epoch < config.updates.epochsPerStep; epoch++) {
     const order =
       epoch === 0 ? [...scored] : new RandomStream(config.seed, "mini-batches", step, epoch).shuffle(scored);
     for (const part of split(order, config.updates.miniBatches)) {
-      const batch = await scoreBatch(policy, part, options);
-      agreement ??= compare(batch);
+      const batch = await scoreTokens(policy, part, scoring);
+      agreement ??= compare(batch, step);
       if (agreement.gap > config.alerts.logprobGapStop) return report(false, {});
-      const { loss, gradient, stats } = options.objective(batch);
+      const { loss, gradient, entropyGradient, stats } = options.objective(batch);
       const broken = gradient.findIndex((value) => !Number.isFinite(value));
       if (broken >= 0 || !Number.isFinite(loss)) {
         return report(false, { loss }, batch.rollouts.findLast(({ at }) => at <= broken)?.rollout);
       }
       let gradNorm = 0;
-      if (gradient.some((value) => value !== 0)) {
-        await policy.backward(Float32Array.from(gradient));
+      if (gradient.some((value) => value !== 0) || entropyGradient?.some((value) => value !== 0)) {
+        await policy.backward(Float32Array.from(gradient), entropyGradient && Float32Array.from(entropyGradient));
         const result = await policy.update({ ...config.optimizer, learningRate });
         gradNorm = result.gradNorm;
         if (!result.applied) return report(false, { "optimizer/grad-norm": gradNorm });
@@ -84,9 +85,11 @@ interface Agreement {
   widest?: Rollout;
 }
 
-function compare(batch: { rollouts: readonly { rollout: Rollout; at: number }[]; logprobs: Float32Array }): Agreement {
+/** Older rollouts differ because the weights do: they say nothing about the two paths. */
+function compare(batch: Pick<ScoredTokens, "rollouts" | "logprobs">, step: number): Agreement {
   const agreement: Agreement = { gap: 0 };
   for (const { rollout, at } of batch.rollouts) {
+    if (rollout.policy.step !== step) continue;
     rollout.logprobs.forEach((logprob, t) => {
       const difference = Math.abs(logprob - batch.logprobs[at + t]);
       if (difference <= agreement.gap || Number.isNaN(agreement.gap)) return; // NaN is the widest of all
@@ -103,39 +106,6 @@ function split<T>(items: readonly T[], parts: number): T[][] {
   return Array.from({ length: parts }, (_, i) => items.slice(i * size, (i + 1) * size)).filter(
     (part) => part.length > 0,
   );
-}
-
-/** The arrays of the objective for these rollouts, with log-probabilities under the policy as it is now. */
-async function scoreBatch(policy: Policy, part: readonly Scored[], options: UpdateOptions) {
-  const { temperature } = options.config.rollouts;
-  const useReference = options.config.objective.klCoefficient > 0;
-  const sequences = part.map(
-    ({ rollout, advantage }): TokenSequence => ({
-      tokens: [...rollout.prompt, ...rollout.tokens],
-      scoreFrom: rollout.prompt.length,
-      frozen: advantage === 0 && !useReference,
-    }),
-  );
-  const { logprobs, entropies, offsets } = await policy.logprobs(sequences, { temperature, keep: true });
-  const total = logprobs.length;
-  const rolloutLogprobs = Float32Array.from(part.flatMap(({ rollout }) => rollout.logprobs));
-  const advantages = new Float32Array(total);
-  for (const [s, { advantage }] of part.entries()) advantages.fill(advantage, offsets[s], offsets[s + 1]);
-  return {
-    logprobs,
-    rolloutLogprobs,
-    ...(useReference
-      ? {
-          referenceLogprobs: (await policy.logprobs(sequences, { temperature, keep: false, reference: true })).logprobs,
-        }
-      : {}),
-    advantages,
-    mask: new Float32Array(total).fill(1),
-    offsets,
-    rollouts: part.map(({ rollout }, s) => ({ rollout, at: offsets[s] })),
-    entropy: entropies.reduce((sum, value) => sum + value, 0) / Math.max(1, total),
-    tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
-  };
 }
 
 /** Adds up metrics over updates; counts are added, everything else is averaged. */

@@ -123,9 +123,9 @@ export class Progress {
     if (name === undefined) return;
     const rule = Object.entries(constants).map(([key, value]) => `${key} ${value}`);
     this.#print(`${dim("objective")} ${name}: ${rule.join(", ")}`);
-    this.#print(
-      `${dim("note     ")} the loss is 0 on a step's first update, where every ratio is 1; reward, kl and grad tell more`,
-    );
+    if (constants.aggregation !== "sequence-mean" || constants.surrogate !== "clipped") return;
+    const note = "the loss is 0 on a step's first update, where every ratio is 1; reward, kl and grad tell more";
+    this.#print(`${dim("note     ")} ${note}`);
   }
 
   #plan(event: PlanEvent): void {

@@ -69,6 +69,21 @@ describe("kill -9 at random moments, then --resume", () => {
     expect(runState(run("killed-kl"))).toEqual(runState(run("whole-kl")));
   });
 
+  test("train with curriculum, dynamic sampling, batches behind and a moving reference: the same", async () => {
+    const words = ["--steps", "16", "--checkpoints.everySteps", "2", "--rollouts.promptsPerStep", "6"];
+    words.push("--objective.name", "dapo", "--rollouts.dynamicSampling", "true", "--rollouts.batchesBehind", "2");
+    words.push("--curriculum.enabled", "true", "--curriculum.hardTemperature", "1.5");
+    words.push("--objective.klCoefficient", "0.02", "--objective.klTarget", "0.02", "--reference.syncEvery", "3");
+    await json(["train", toy, "--run", "whole-all", ...words], folder);
+    expect(await killedRun("train", "killed-all", words, moments(4, 3, 8))).toBeGreaterThanOrEqual(2);
+    expect(runState(run("killed-all"))).toEqual(runState(run("whole-all")));
+    const metrics = readRun(run("whole-all")).metrics();
+    // Two batches ahead: from the third step on, weights have moved twice since the batch was sampled.
+    expect(metrics[5]["ratio/max"]).not.toBeCloseTo(1, 3);
+    expect(metrics[0]["kl/coefficient"]).toBe(0.02);
+    expect(metrics.at(-1)?.["kl/coefficient"]).not.toBe(0.02);
+  });
+
   test("sft: the same", async () => {
     const words = ["--steps", "195", "--checkpoints.everySteps", "1"];
     await json(["sft", toy, "--run", "whole-sft", ...words], folder);

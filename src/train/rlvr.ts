@@ -21,9 +21,7 @@ import { join } from "node:path";
 import type { RlvrConfig } from "../config/index.ts";
 import { evaluatePolicy, evaluationTasks } from "../evaluate/evaluate.ts";
 import { diagnoseGroups } from "../learning/diagnosis.ts";
-import { nextKlCoefficient } from "../learning/kl.ts";
 import { createObjective } from "../learning/objectives.ts";
-import { referenceAction } from "../learning/schedule.ts";
 import { checkPrompts, engineOptions, LocalPolicy } from "../policy/local.ts";
 import type { Policy } from "../policy/policy.ts";
 import { rolloutMetrics } from "../rollouts/metrics.ts";
@@ -35,8 +33,8 @@ import type { Task } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
 import { exhausted, refused, stopped, withContext } from "./alerts.ts";
 import { BatchSource } from "./batch-source.ts";
+import { moveReference, referenceDivergence } from "./reference.ts";
 import { pickSamples } from "./samples.ts";
-import { toSequence } from "./score-batch.ts";
 import { scoreGroups } from "./scoring.ts";
 import {
   digest,
@@ -63,8 +61,6 @@ export interface TrainResult {
 
 /** Steps between the completions shown while training. */
 const SAMPLES_EVERY = 10;
-/** Rollouts scored under the reference policy to log the divergence from it, where the loss does not need it. */
-const REFERENCE_ROLLOUTS = 32;
 /** In a checkpoint: the reference policy, where it moves, and the batches that wait to be trained on. */
 const REFERENCE_FOLDER = "reference";
 const QUEUE_FILE = "queue.json.gz";
@@ -224,7 +220,7 @@ class Loop {
     const klCoefficient = this.state.klCoefficient ?? constants.klCoefficient;
     // What the sampled policy's metrics are taken over is all that was sampled, not only what can teach.
     const rollouts = batch.sampled.flat();
-    const divergence = await this.#divergence(rollouts.slice(0, REFERENCE_ROLLOUTS));
+    const divergence = await referenceDivergence(policy, rollouts);
     const update = await updatePolicy(policy, scored, {
       config: this.#config,
       step: step - 1,
@@ -266,7 +262,10 @@ class Loop {
     };
     run.appendMetrics(step, metrics);
     this.state = { ...this.state, ...this.#source.state, step };
-    if (update.applied) await this.#moveReference(metrics["kl/k3"]);
+    if (update.applied) {
+      const next = await moveReference(policy, this.#config, step, { klCoefficient, divergence: metrics["kl/k3"] });
+      if (next !== constants.klCoefficient) this.state = { ...this.state, klCoefficient: next };
+    }
     this.#report(metrics, rollouts, totalSeconds);
 
     const history = run.metrics();
@@ -280,38 +279,6 @@ class Loop {
       this.#options.onEvent({ event: "alert", ...alert, message });
     }
     return alerts;
-  }
-
-  /** Divergence of the sampling policy from the reference, on some of the step's rollouts. */
-  async #divergence(rollouts: readonly Rollout[]): Promise<Record<string, number>> {
-    const sequences = rollouts.map(toSequence);
-    const options = { temperature: 1, keep: false, reference: true };
-    const { logprobs } = await this.#parts.policy.logprobs(sequences, options);
-    const differences = rollouts.flatMap((rollout) => rollout.logprobs).map((logprob, t) => logprob - logprobs[t]);
-    const mean = (values: readonly number[]) =>
-      values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
-    return { "kl/k1": mean(differences), "kl/k3": mean(differences.map((d) => Math.expm1(-d) + d)) };
-  }
-
-  /** What the reference policy and the weight of the divergence from it do after a step. */
-  async #moveReference(divergence: number): Promise<void> {
-    const { policy } = this.#parts;
-    const { klTarget: target, klHorizon: horizon, klCoefficient } = this.#config.objective;
-    const { syncEvery, syncRate, resetEvery, resetOptimizer } = this.#config.reference;
-    if (target > 0) {
-      const now = this.state.klCoefficient ?? klCoefficient;
-      this.state = { ...this.state, klCoefficient: nextKlCoefficient(now, divergence, { target, horizon }) };
-    }
-    const action = referenceAction(this.state.step, {
-      syncEvery: syncEvery || null,
-      syncRate,
-      resetEvery: resetEvery || null,
-      resetOptimizer,
-    });
-    if (action.kind === "sync") await policy.moveReference(action.rate);
-    if (action.kind !== "reset") return;
-    await policy.moveReference(1);
-    if (action.resetOptimizer) await policy.resetOptimizer();
   }
 
   #report(metrics: Record<string, number>, rollouts: readonly Rollout[], seconds: number): void {

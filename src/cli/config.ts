@@ -31,7 +31,7 @@ export function recordedConfig(run: string, path: string | undefined, flags: Ove
  * @param kind the command that continues it, which must be the one that started it
  */
 export async function resumedConfig(
-  kind: "train" | "sft",
+  kind: "train" | "sft" | "distill",
   run: string,
   path: string | undefined,
   flags: Overrides,
@@ -42,7 +42,7 @@ export async function resumedConfig(
       next: `rlvr ${made} --resume ${run}`,
     });
   }
-  const allowed = ["steps", "sft.steps"];
+  const allowed = ["steps", "sft.steps", "distill.steps"];
   const refused = Object.keys(flags).filter((flag) => !allowed.includes(flag));
   if (refused.length > 0) {
     const got = refused.map((flag) => `--${flag}`).join(", ");

@@ -25,7 +25,16 @@ export function command(finish: (code: number) => void): Command {
     )
     .argument("<model-or-run>", "Hugging Face model folder, or the folder of a run")
     .option("--config <path>", "config file or its folder; a run's own config, or the current folder's, when absent");
-  addConfigOptions(evaluate, {}, ["rollouts", "objective", "updates", "optimizer", "alerts", "checkpoints", "sft"]);
+  addConfigOptions(evaluate, {}, [
+    "rollouts",
+    "objective",
+    "updates",
+    "optimizer",
+    "alerts",
+    "checkpoints",
+    "sft",
+    "distill",
+  ]);
   return evaluate.action(async (target: string, options: Record<string, string>) => {
     const flags = configFlags(options);
     const isRun = isRunFolder(target);

@@ -2,6 +2,7 @@
 
 export const loops = {
   trainRlvr: async () => (await import("../train/rlvr.ts")).trainRlvr,
+  trainDistill: async () => (await import("../train/distill.ts")).trainDistill,
   trainSft: async () => (await import("../train/sft.ts")).trainSft,
   evaluateModel: async () => (await import("../evaluate/evaluate.ts")).evaluateModel,
 };

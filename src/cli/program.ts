@@ -10,6 +10,7 @@ type Build = { command(finish: (code: number) => void): Command };
 const commands: Record<string, { summary: string; load(): Promise<Build> }> = {
   train: { summary: "train a model against a verifier", load: () => import("./train.ts") },
   sft: { summary: "train a model on demonstrations", load: () => import("./sft.ts") },
+  distill: { summary: "train a model on what a teacher knows", load: () => import("./distill.ts") },
   eval: { summary: "evaluate a model or a run", load: () => import("./eval.ts") },
   report: { summary: "write report.html of a run", load: () => import("./report.ts") },
   help: { summary: "explain a command, or every config key: rlvr help config", load: () => import("./help.ts") },

@@ -14,7 +14,17 @@ export function command(finish: (code: number) => void): Command {
     .description("Train a model on the config's demonstrations: the config's own model, or random weights of sft.from.")
     .argument("[config]", "config file, or the folder of rlvr.config.ts; the current one when absent")
     .option("--resume <dir>", "continue the run in this folder, with the settings it was started with");
-  addConfigOptions(sft, aliases, ["rollouts", "objective", "updates", "optimizer", "alerts"]);
+  addConfigOptions(sft, aliases, [
+    "rollouts",
+    "objective",
+    "updates",
+    "optimizer",
+    "alerts",
+    "rewards",
+    "curriculum",
+    "reference",
+    "distill",
+  ]);
   return sft.action(async (path: string | undefined, options: Record<string, string>) => {
     const flags = configFlags(options, aliases);
     const { resume } = options;

@@ -13,7 +13,7 @@ export function command(finish: (code: number) => void): Command {
     .description("Train the config's model against its verifier, and evaluate it before and after on untouched tasks.")
     .argument("[config]", "config file, or the folder of rlvr.config.ts; the current one when absent")
     .option("--resume <dir>", "continue the run in this folder, with the settings it was started with");
-  addConfigOptions(train, {}, ["sft"]);
+  addConfigOptions(train, {}, ["sft", "distill"]);
   return train.action(async (path: string | undefined, options: Record<string, string>) => {
     const flags = configFlags(options);
     const { resume } = options;

@@ -165,8 +165,10 @@ describe("ServerClient", () => {
   it("says that nobody answers, and what is no address", async () => {
     const closed = client({ url: "http://127.0.0.1:1/v1", retries: 1 });
     expect((await failure(closed.complete(request))).code).toBe("RLVR_SERVER_UNREACHABLE");
-    for (const bad of ["", "localhost:8000", "file:///etc/passwd"]) {
-      expect((await failure((async () => client({ url: bad }))())).code).toBe("RLVR_SERVER_URL");
+    for (const bad of ["", "localhost:8000", "file:///etc/passwd", "http://me:secret@127.0.0.1/v1"]) {
+      const error = await failure((async () => client({ url: bad }))());
+      expect(error.code).toBe("RLVR_SERVER_URL");
+      expect(error.message).not.toContain("secret");
     }
   });
 

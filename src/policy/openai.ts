@@ -173,6 +173,15 @@ function baseAddress(url: string): string {
       next: "give the base address, for example http://127.0.0.1:8000/v1",
     });
   }
+  if (parsed.username !== "" || parsed.password !== "") {
+    throw new RlvrError(
+      "RLVR_SERVER_URL",
+      `server: expected an address without a password, got one for ${parsed.host}`,
+      {
+        next: "put the key into an environment variable and name that in apiKeyVariable",
+      },
+    );
+  }
   return url.replace(/\/+$/, "");
 }
 

@@ -68,25 +68,25 @@ export function holdOut(
   return { train: all.filter((i) => !out.has(keys[i])), heldOut: all.filter((i) => out.has(keys[i])) };
 }
 
-/** Which sequence comes at a position, counted over the whole run. */
-export interface Order {
-  at(position: number): TokenSequence;
+/** What comes at a position, counted over the whole run. */
+export interface Order<T = TokenSequence> {
+  at(position: number): T;
 }
 
-/** Every sequence once in each epoch, each epoch shuffled anew. */
-export class EpochOrder implements Order {
-  readonly #examples: readonly TokenSequence[];
+/** Everything once in each epoch, each epoch shuffled anew. */
+export class EpochOrder<T = TokenSequence> implements Order<T> {
+  readonly #examples: readonly T[];
   readonly #names: readonly [seed: number, ...names: (string | number)[]];
   #epoch = -1;
-  #order: TokenSequence[] = [];
+  #order: T[] = [];
 
   /** @param names of the stream of random numbers, to which the epoch is added */
-  constructor(examples: readonly TokenSequence[], ...names: [seed: number, ...names: (string | number)[]]) {
+  constructor(examples: readonly T[], ...names: [seed: number, ...names: (string | number)[]]) {
     this.#examples = examples;
     this.#names = names;
   }
 
-  at(position: number): TokenSequence {
+  at(position: number): T {
     const epoch = Math.floor(position / this.#examples.length);
     if (epoch !== this.#epoch) {
       this.#epoch = epoch;

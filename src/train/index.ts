@@ -4,6 +4,8 @@ export { engineOptions, LocalPolicy } from "../policy/local.ts";
 export type { Policy, PolicyVersion, SampleRequest, TokenScores } from "../policy/policy.ts";
 export type { Rollout, SamplerRecord } from "../rollouts/rollout.ts";
 export { type SampledGroups, type SampleGroupsOptions, sampleGroups } from "../rollouts/sample.ts";
+export { type Costs, type FlopCounts, type Flops, flopsOf, writeCosts } from "./costs.ts";
+export { type DistillResult, trainDistill } from "./distill.ts";
 export { type TrainResult, trainRlvr } from "./rlvr.ts";
 export type { LoopOptions } from "./setup.ts";
 export { type SftResult, trainSft } from "./sft.ts";

@@ -103,6 +103,8 @@ export class BatchSource {
     return {
       "rollouts/sampled": count(batch.sampled),
       "rollouts/kept": count(batch.kept),
+      // A prompt is run once for its group.
+      "tokens/prompts": batch.sampled.reduce((sum, group) => sum + (group[0]?.prompt.length ?? 0), 0),
       ...dynamic,
       ...(this.#config.rollouts.batchesBehind > 0 ? { "rollouts/stale": batch.stale } : {}),
       ...this.#stream.metrics(),

@@ -63,3 +63,20 @@ export function writeCosts(run: Pick<RunFolder, "writeFile">, costs: Costs): voi
 export function stepSeconds(run: Pick<RunFolder, "metrics">): number {
   return run.metrics().reduce((sum, record) => sum + (record["time/total"] ?? 0), 0);
 }
+
+/** The costs of a run of reinforcement learning, by its metrics: sampling, updates, and what was only scored. */
+export function rlvrCosts(run: Pick<RunFolder, "metrics">, parameters: number): Costs {
+  const total = (name: string) => run.metrics().reduce((sum, record) => sum + (record[name] ?? 0), 0);
+  const studentTokens = total("tokens/generated");
+  const trainedTokens = total("tokens/trained");
+  const forwardTokens = studentTokens + total("tokens/prompts") + total("tokens/forward");
+  return {
+    method: "train",
+    teacherTokens: 0,
+    studentTokens,
+    trainedTokens,
+    updates: total("optimizer/updates"),
+    seconds: stepSeconds(run),
+    flops: flopsOf({ student: { parameters, forwardTokens, trainedTokens } }),
+  };
+}

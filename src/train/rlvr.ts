@@ -33,6 +33,7 @@ import type { Task } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
 import { exhausted, refused, stopped, withContext } from "./alerts.ts";
 import { BatchSource } from "./batch-source.ts";
+import { rlvrCosts, writeCosts } from "./costs.ts";
 import { moveReference, referenceDivergence } from "./reference.ts";
 import { pickSamples } from "./samples.ts";
 import { scoreGroups } from "./scoring.ts";
@@ -95,6 +96,7 @@ export async function trainRlvr(config: RlvrConfig, options: LoopOptions): Promi
     const loop = new Loop(config, options, { policy, verifier, run, train: tasks.train, evaluated });
     await loop.start();
     const finished = (await loop.evaluate("before")) && (await loop.train()) && (await loop.evaluate("after"));
+    writeCosts(run, rlvrCosts(run, policy.parameters));
     return {
       run: run.path,
       steps: loop.state.step,
@@ -258,7 +260,8 @@ class Loop {
       "time/total": totalSeconds,
       "speed/generate": rollouts.reduce((sum, { tokens }) => sum + tokens.length, 0) / batch.generateSeconds,
       "speed/verify": rollouts.length / batch.verifySeconds,
-      "speed/update": (update.metrics["tokens/trained"] ?? 0) / updateSeconds,
+      "speed/update":
+        ((update.metrics["tokens/trained"] ?? 0) + (update.metrics["tokens/forward"] ?? 0)) / updateSeconds,
     };
     run.appendMetrics(step, metrics);
     this.state = { ...this.state, ...this.#source.state, step };

@@ -13,8 +13,10 @@ export interface ScoredTokens extends ObjectiveBatch {
   rollouts: { rollout: Rollout; at: number }[];
   /** Mean entropy over tokens, in nats. */
   entropy: number;
-  /** Tokens run through the model, prompts included. */
-  tokens: number;
+  /** Tokens run forwards and backwards, prompts included. */
+  trainedTokens: number;
+  /** Tokens run forwards only: where nothing has a gradient, and under the reference policy. */
+  forwardTokens: number;
 }
 
 export interface ScoreOptions {
@@ -77,8 +79,13 @@ export async function scoreTokens(
     groups: part.map(({ group }) => group),
     rollouts: part.map(({ rollout }, s) => ({ rollout, at: offsets[s] })),
     entropy: entropies.reduce((sum, value) => sum + value, 0) / Math.max(1, total),
-    tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    trainedTokens: tokensOf(sequences.filter(({ frozen }) => !frozen)),
+    forwardTokens: tokensOf(sequences.filter(({ frozen }) => frozen)) + (referenceLogprobs ? tokensOf(sequences) : 0),
   };
+}
+
+function tokensOf(sequences: readonly TokenSequence[]): number {
+  return sequences.reduce((sum, { tokens }) => sum + tokens.length, 0);
 }
 
 /** Log-probabilities of rollouts under the policy as it is now, by rollout. */

@@ -65,14 +65,23 @@ export async function updatePolicy(
         return report(false, { loss }, batch.rollouts.findLast(({ at }) => at <= broken)?.rollout);
       }
       let gradNorm = 0;
+      let updates = 0;
       if (gradient.some((value) => value !== 0) || entropyGradient?.some((value) => value !== 0)) {
         await policy.backward(Float32Array.from(gradient), entropyGradient && Float32Array.from(entropyGradient));
         const result = await policy.update({ ...config.optimizer, learningRate });
         gradNorm = result.gradNorm;
+        updates = 1;
         if (!result.applied) return report(false, { "optimizer/grad-norm": gradNorm });
       }
-      const { entropy, tokens } = batch;
-      sums.add({ loss, entropy, "optimizer/grad-norm": gradNorm, "tokens/trained": tokens, ...stats });
+      sums.add({
+        loss,
+        entropy: batch.entropy,
+        "optimizer/grad-norm": gradNorm,
+        "optimizer/updates": updates,
+        "tokens/trained": batch.trainedTokens,
+        "tokens/forward": batch.forwardTokens,
+        ...stats,
+      });
     }
   }
   policy.endStep(step + 1);
@@ -108,6 +117,9 @@ function split<T>(items: readonly T[], parts: number): T[][] {
   );
 }
 
+/** Metrics that are counts: they are added over the updates of a step. */
+const COUNTS = /^tokens\/|^optimizer\/updates$/;
+
 /** Adds up metrics over updates; counts are added, everything else is averaged. */
 class Sums {
   readonly #sums = new Map<string, number>();
@@ -120,7 +132,7 @@ class Sums {
 
   means(): Record<string, number> {
     return Object.fromEntries(
-      [...this.#sums].map(([name, sum]) => [name, name.startsWith("tokens/") ? sum : sum / Math.max(1, this.#count)]),
+      [...this.#sums].map(([name, sum]) => [name, COUNTS.test(name) ? sum : sum / Math.max(1, this.#count)]),
     );
   }
 }

@@ -10,9 +10,7 @@
  * expected gradient of the first form is that of the second (the test in engine/divergence.test.ts).
  */
 import { RlvrError } from "../base/errors.ts";
-import { RandomStream } from "../base/random.ts";
-import { type Divergence, paddingShare, scheduledRate, type TokenSequence } from "../engine/index.ts";
-import { createObjective } from "../learning/objectives.ts";
+import { type Divergence, scheduledRate } from "../engine/index.ts";
 import { rolloutMetrics } from "../rollouts/metrics.ts";
 import { type Rollout, toRecord } from "../rollouts/rollout.ts";
 import { sampleGroups } from "../rollouts/sample.ts";
@@ -21,6 +19,7 @@ import type { Verdict, Verifier } from "../verifiers/verifier.ts";
 import { EpochOrder } from "./batches.ts";
 import { stepSeconds } from "./costs.ts";
 import type { DistillMethod, DistillSetup } from "./distill-method.ts";
+import { updateStudent } from "./distill-update.ts";
 import { pickSamples } from "./samples.ts";
 import { fromConfig, type LoopState, loadState, saveState } from "./setup.ts";
 import { checkSameTokenizer } from "./tokenizers.ts";
@@ -36,8 +35,6 @@ interface OnPolicyState extends LoopState {
 
 /** Steps between the completions shown while training. */
 const SAMPLES_EVERY = 10;
-
-const sampledReverseKl = createObjective("reinforce", { surrogate: "weighted", aggregation: "token-mean" });
 
 export async function onPolicyMethod(setup: DistillSetup): Promise<DistillMethod> {
   const { config, options, student, tasks } = setup;
@@ -143,47 +140,17 @@ async function oneStep(
   const rollouts = sampled.groups.flat();
   const before = performance.now();
   const learningRate = scheduledRate(optimizer, state.step, steps);
-  const sums = new Map<string, number>();
-  const add = (values: Record<string, number>) => {
-    for (const [name, value] of Object.entries(values)) sums.set(name, (sums.get(name) ?? 0) + value);
-  };
-  let updates = 0;
-  let trainedTokens = 0;
-  let positions = 0;
-  let teacherTokens = 0;
-  let gap: number | undefined;
-  for (let epoch = 0; epoch < config.updates.epochsPerStep; epoch++) {
-    const shuffled =
-      epoch === 0 ? rollouts : new RandomStream(config.seed, "mini-batches", step - 1, epoch).shuffle(rollouts);
-    const size = Math.ceil(shuffled.length / config.updates.miniBatches);
-    for (let from = 0; from < shuffled.length; from += size) {
-      const part = shuffled.slice(from, from + size);
-      const sequences = part.map(
-        ({ prompt, tokens }): TokenSequence => ({ tokens: [...prompt, ...tokens], scoreFrom: prompt.length }),
-      );
-      const result = await (full ? exactUpdate : sampledUpdate)(student, part, sequences, temperature, full);
-      gap ??= result.gap;
-      if (gap > config.alerts.logprobGapStop) throw apart(step, gap);
-      const { gradNorm, applied } = await student.update({ ...optimizer, learningRate });
-      if (!applied || !Number.isFinite(result.metrics.loss)) throw notFinite(step, gradNorm);
-      add({ ...result.metrics, "optimizer/grad-norm": gradNorm });
-      const tokens = sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
-      trainedTokens += tokens;
-      teacherTokens += tokens;
-      positions += tokens / (1 - paddingShare(sequences, config.engine.microBatchTokens));
-      updates++;
-    }
-  }
+  const done = await updateStudent(student, rollouts, { config, step, learningRate, full });
   student.endStep(step);
   const after = performance.now();
   const generated = rollouts.reduce((sum, { tokens }) => sum + tokens.length, 0);
   state.step = step;
   state.cursor += tasks.length;
-  state.updates += updates;
-  state.teacherTokens += teacherTokens;
+  state.updates += done.updates;
+  state.teacherTokens += done.tokens;
   state.studentTokens += generated;
   state.promptTokens += sampled.groups.reduce((sum, [first]) => sum + first.prompt.length, 0);
-  state.trainedTokens += trainedTokens;
+  state.trainedTokens += done.tokens;
   run.writeRollouts(
     step,
     rollouts.map((rollout) => ({ ...toRecord(rollout, step, null), ...(judge ? {} : { outcome: "unjudged" }) })),
@@ -192,83 +159,20 @@ async function oneStep(
   const total = seconds(started, performance.now());
   const metrics: Record<string, number> = {
     ...(judge ? rolloutMetrics(rollouts) : lengths(rollouts)),
-    ...Object.fromEntries([...sums].map(([name, sum]) => [name, sum / updates])),
+    ...done.metrics,
     "optimizer/learning-rate": learningRate,
-    "logprob/gap": gap ?? 0,
-    "tokens/trained": trainedTokens,
-    "tokens/teacher": teacherTokens,
-    "tokens/padding": 1 - trainedTokens / positions,
+    "logprob/gap": done.gap,
+    "tokens/trained": done.tokens,
+    "tokens/teacher": done.tokens,
+    "tokens/padding": 1 - done.tokens / done.positions,
     "time/generate": sampled.generateSeconds,
     ...(judge ? { "time/verify": sampled.verifySeconds } : {}),
     "time/update": seconds(before, after),
     "time/total": total,
     "speed/generate": generated / sampled.generateSeconds,
-    "speed/update": trainedTokens / seconds(before, after),
+    "speed/update": done.tokens / seconds(before, after),
   };
   return { total, metrics, rollouts };
-}
-
-interface UpdateGradient {
-  metrics: { loss: number } & Record<string, number>;
-  /** Largest difference of a token's log-probability between sampling and training, before the first update. */
-  gap: number;
-}
-
-/** The gradient of the sampled form. */
-async function sampledUpdate(
-  student: DistillSetup["student"],
-  part: readonly Rollout[],
-  sequences: readonly TokenSequence[],
-  temperature: number,
-): Promise<UpdateGradient> {
-  const { logprobs: teacherLogprobs } = await student.teacherLogprobs(sequences, { temperature });
-  const { logprobs, entropies, offsets } = await student.logprobs(sequences, { temperature, keep: true });
-  const rolloutLogprobs = Float32Array.from(part.flatMap((rollout) => rollout.logprobs));
-  const advantages = rolloutLogprobs.map((logprob, t) => teacherLogprobs[t] - logprob);
-  const mask = new Float32Array(logprobs.length).fill(1);
-  const { loss, gradient } = sampledReverseKl({ logprobs, rolloutLogprobs, advantages, mask, offsets });
-  await student.backward(Float32Array.from(gradient));
-  return {
-    metrics: { loss, entropy: mean(entropies), ...estimates(logprobs, teacherLogprobs) },
-    gap: widest(logprobs, rolloutLogprobs),
-  };
-}
-
-/** The gradient of the mean divergence over the whole distribution. */
-async function exactUpdate(
-  student: DistillSetup["student"],
-  part: readonly Rollout[],
-  sequences: readonly TokenSequence[],
-  temperature: number,
-  divergence: Divergence | undefined,
-): Promise<UpdateGradient> {
-  const scores = await student.logprobs(sequences, { temperature, keep: true, divergence });
-  const { logprobs, entropies } = scores;
-  const [divergences, teacherLogprobs] = [scores.divergences as Float32Array, scores.teacherLogprobs as Float32Array];
-  const count = logprobs.length;
-  await student.backwardDivergence(new Float32Array(count), new Float32Array(count).fill(1 / count));
-  const loss = mean(divergences);
-  return {
-    metrics: { loss, "distill/divergence": loss, entropy: mean(entropies), ...estimates(logprobs, teacherLogprobs) },
-    gap: widest(logprobs, Float32Array.from(part.flatMap((rollout) => rollout.logprobs))),
-  };
-}
-
-/** Reverse KL over the sampled tokens, by the plain estimator and by the one that is never negative. */
-function estimates(logprobs: Float32Array, teacherLogprobs: Float32Array): Record<string, number> {
-  const differences = logprobs.map((logprob, t) => logprob - teacherLogprobs[t]);
-  return {
-    "distill/reverse-kl": mean(differences),
-    "distill/reverse-kl-k3": mean(differences.map((d) => Math.expm1(-d) + d)),
-  };
-}
-
-function mean(values: Float32Array): number {
-  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
-}
-
-function widest(a: Float32Array, b: Float32Array): number {
-  return a.reduce((most, value, t) => Math.max(most, Math.abs(value - b[t])), 0);
 }
 
 function lengths(rollouts: readonly Rollout[]): Record<string, number> {
@@ -306,15 +210,3 @@ const notJudged: Verifier = {
   verify: async (items) => items.map((): Verdict => ({ outcome: "invalid", score: 0, components: {}, evidence: {} })),
   close: async () => {},
 };
-
-function notFinite(step: number, gradNorm: number): RlvrError {
-  const message = `distill: expected a finite loss and gradient, got a gradient norm of ${gradNorm} at step ${step}`;
-  const next = "lower distill.optimizer.learningRate; the last checkpoint is unharmed";
-  return new RlvrError("RLVR_NON_FINITE", message, { next });
-}
-
-function apart(step: number, gap: number): RlvrError {
-  const message = `distill: expected sampling and training to agree on log-probabilities, got a gap of ${gap.toFixed(3)} nats at step ${step}`;
-  const next = "this is a fault of the engine or of damaged weights; alerts.logprobGapStop is the limit";
-  return new RlvrError("RLVR_STOPPED", message, { next });
-}

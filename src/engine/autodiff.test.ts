@@ -20,7 +20,6 @@ function cosines(f: (x: number) => number): Float32Array {
 }
 
 const CASES: Record<string, Case> = {
-  saved: { shapes: { a: [2, 3] }, build: ({ a }) => ops.mul(ops.saved("kept", ops.mul(a, a)), a) },
   add: { shapes: { a: [2, 3], b: [3] }, build: ({ a, b }) => ops.add(a, b) },
   sub: { shapes: { a: [2, 1, 3], b: [4, 1] }, build: ({ a, b }) => ops.sub(a, b) },
   mul: { shapes: { a: [2, 3], b: [2, 1] }, build: ({ a, b }) => ops.mul(ops.mul(a, b), a) },
@@ -49,6 +48,7 @@ const CASES: Record<string, Case> = {
 
 /** Variants of one operator that take another branch of its rule. */
 const VARIANTS: Record<string, Case> = {
+  "a saved value": { shapes: { a: [2, 3] }, build: ({ a }) => ops.mul(ops.saved("kept", ops.mul(a, a)), a) },
   "matmul, batched": { shapes: { a: [2, 3, 4], b: [2, 4, 2] }, build: ({ a, b }) => ops.matmul(a, b) },
   "matmul, transposed both": {
     shapes: { a: [2, 4, 3], b: [2, 2, 4] },

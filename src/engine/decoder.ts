@@ -5,7 +5,7 @@
  * Symbolic dimensions: B rows, L columns, T rows of the head (tokens that are scored), C cached positions, X table rows.
  *
  * The layer's forward pass keeps the results of its matrix products (`saved`), and the backward pass recomputes only
- * what is cheap from them: norms, SiLU, attention weights. Recomputing everything, as plain activation checkpointing
+ * what is cheap from them: norms, SiLU and, where sequences are long, attention weights. Recomputing everything, as plain activation checkpointing
  * does, costs a third more arithmetic; see docs/engine.md.
  */
 import type { ModelConfig } from "../model/config.ts";
@@ -76,6 +76,11 @@ function grouped(value: Value, config: ModelConfig, group: number): Value {
     : ops.reshape(value, [rows, config.keyValueHeads, group, columns, dim]);
 }
 
+export interface LayerOptions {
+  /** Keep the attention weights [B, heads, L, L] too: worth their memory for short sequences only. */
+  keepAttention: boolean;
+}
+
 /** One layer over x [B, L, d] with an additive mask [L, L]. `k` and `v` are what decoding puts into its cache. */
 export function layer(
   x: Value,
@@ -83,6 +88,7 @@ export function layer(
   rotary: Rotary,
   mask: Value,
   config: ModelConfig,
+  options: LayerOptions,
 ): { y: Value; k: Value; v: Value } {
   const projected = projections(x, w, rotary, config);
   const q = ops.saved("saved.q", projected.q);
@@ -93,7 +99,8 @@ export function layer(
     transB: true,
     alpha: config.headDim ** -0.5,
   });
-  const attention = ops.softmax(ops.add(scores, mask));
+  const softmax = ops.softmax(ops.add(scores, mask));
+  const attention = options.keepAttention ? ops.saved("saved.attention", softmax) : softmax;
   const context = ops.reshape(ops.matmul(attention, grouped(v, config, 1)), q.shape);
   const merged = ops.reshape(ops.transpose(context, [0, 2, 1, 3]), [
     x.shape[0],
@@ -115,18 +122,18 @@ export interface LayerGraphs {
   saved: Value[];
 }
 
-export function buildLayer(config: ModelConfig): LayerGraphs {
+export function buildLayer(config: ModelConfig, options: LayerOptions = { keepAttention: false }): LayerGraphs {
   const x = input("x", ["B", "L", config.hiddenSize]);
   const mask = input("mask", ["L", "L"]);
   const weights = weightInputs(layerWeights(config));
   const rotary = rotaryInputs(config, [1]);
-  const { y, k, v } = layer(x, weights, rotary, mask, config);
+  const { y, k, v } = layer(x, weights, rotary, mask, config, options);
   const roles = Object.keys(weights);
   const cotangent = input("dy", y.shape);
   const [dx, ...dw] = vjp([{ value: y, cotangent }], [x, ...roles.map((role) => weights[role])]);
   const backward = compileGraph({ dx, ...Object.fromEntries(roles.map((role, i) => [`d.${role}`, dw[i]])) });
-  const saved = collectSaved(y).filter((value) => backward.inputs.includes(value.name as string));
-  const savedOutputs = Object.fromEntries(saved.map((value) => [value.name as string, value]));
+  const saved = collectSaved(y).filter((value) => backward.inputs.includes(value.savedAs as string));
+  const savedOutputs = Object.fromEntries(saved.map((value) => [value.savedAs as string, value]));
   return {
     forward: compileGraph({ y, ...savedOutputs }, { recompute: true }),
     prefill: compileGraph({ y, newK: k, newV: v }, { recompute: true }),
@@ -142,7 +149,7 @@ function collectSaved(root: Value): Value[] {
     if (seen.has(value)) return;
     seen.add(value);
     value.inputs.forEach(visit);
-    if (value.op === "saved") found.push(value);
+    if (value.savedAs !== undefined) found.push(value);
   };
   visit(root);
   return found;

@@ -16,8 +16,10 @@ export interface Value {
   readonly attributes: Readonly<Record<string, Attribute>>;
   readonly shape: readonly Dim[];
   readonly type: ElementType;
-  /** Set for `input` and `saved`: the name under which it is fed. */
+  /** Set for `input`: the name under which it is fed. */
   readonly name?: string;
+  /** Set by `saved`: the name under which a backward graph takes the value from the forward pass. */
+  readonly savedAs?: string;
   /** Set for `constant`. */
   readonly data?: Float32Array | BigInt64Array;
   /** How the operator is written in ONNX: operator, domain, attributes, and which of its outputs this value is. */
@@ -71,7 +73,7 @@ export interface CompiledGraph {
 
 /**
  * Writes the part of the expression graph that `outputs` reach as an ONNX model.
- * A `saved` value is written as an input and what it was computed from is left out, unless `recompute` is given.
+ * A value marked by `saved` is written as an input and what it was computed from is left out, unless `recompute` is given.
  */
 export function compileGraph(outputs: Record<string, Value>, options: { recompute?: boolean } = {}): CompiledGraph {
   const names = new Map<Value, string>();
@@ -97,15 +99,14 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     const known = names.get(value);
     if (known !== undefined) return known;
     let name: string;
-    if (value.op === "input" || (value.op === "saved" && !options.recompute)) {
-      name = value.name as string;
+    const fed = value.op === "input" ? value.name : options.recompute ? undefined : value.savedAs;
+    if (fed !== undefined) {
+      name = fed;
       const other = inputs.get(name);
       if ((other !== undefined && other !== value) || (name in outputs && outputs[name] !== value)) {
         throw graphError("compile", `one value named ${name}`, "two different ones");
       }
       inputs.set(name, value);
-    } else if (value.op === "saved") {
-      name = place(value.inputs[0]);
     } else if (value.op === "constant") {
       name = addConstant({ type: value.type, dims: value.shape as number[], data: value.data as Float32Array });
     } else {
@@ -118,8 +119,7 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
   // A node writes straight into the graph's output where it can: an Identity would copy.
   const outputName = new Map<Value, string>();
   for (const [name, value] of Object.entries(outputs)) {
-    const source = computed(value, options.recompute === true);
-    if (source.onnx !== undefined && !outputName.has(source)) outputName.set(source, name);
+    if (value.onnx !== undefined && !outputName.has(value)) outputName.set(value, name);
   }
 
   const placeNode = (value: Value): string => {
@@ -152,9 +152,4 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
     inputs: inputList.map(({ name }) => name),
     outputs: Object.keys(outputs),
   };
-}
-
-/** The value that computes this one: `saved` only marks it. */
-function computed(value: Value, recompute: boolean): Value {
-  return value.op === "saved" && recompute ? computed(value.inputs[0], recompute) : value;
 }

@@ -277,9 +277,9 @@ export function oneHot(index: Value, size: number): Value {
 }
 
 /**
- * Marks a value that the forward pass keeps for the backward pass: the backward graph takes it as an input named
- * `name` and does not compute it again. The derivative passes through.
+ * Marks a value that the forward pass keeps for the backward pass: a backward graph takes it as an input named `name` and
+ * does not compute it again. Its derivative is the operator's own.
  */
 export function saved(name: string, value: Value): Value {
-  return { op: "saved", inputs: [value], attributes: {}, shape: value.shape, type: value.type, name };
+  return { ...value, savedAs: name };
 }

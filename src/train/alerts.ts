@@ -37,7 +37,7 @@ export function withContext(alert: Alert, widest: Rollout | undefined, diagnosis
 /** The error that ends a run. */
 export function stopped(alert: Alert): RlvrError {
   const next =
-    alert.code === "RLVR_ALERT_DEAD_GROUPS"
+    alert.code === "RLVR_ALERT_DEAD_GROUPS" && alert.level === "stop"
       ? "give the policy tasks that it sometimes solves: easier ones, a longer rollouts.maxTokens, or rlvr sft first"
       : "look at the last rollouts and metrics in the run folder; a lower learning rate or a longer warm-up is the usual cure";
   return new RlvrError("RLVR_STOPPED", `train: ${alert.message} (${alert.code}, step ${alert.step})`, { next });

@@ -107,6 +107,16 @@ describe("the toy task", () => {
 });
 
 describe("an all-fail task", () => {
+  test("ends the run where that is asked for, with advice", async () => {
+    const config = toyVariant(folder, "dead-end", "verifier: () => parts.toyVerifier(() => false), steps: 12");
+    const few = ["--alerts.deadSteps", "3", "--alerts.deadAction", "stop", "--evaluation.tasks", "1"];
+    const ended = await rlvr(["train", config, "--run", "dead-end", ...few], folder);
+    expect(ended.status).toBe(1);
+    expect(ended.stderr).toContain("RLVR_STOPPED");
+    expect(ended.stderr).toContain("give the policy tasks that it sometimes solves");
+    expect(readRun(join(folder, "runs/dead-end")).metrics()).toHaveLength(3);
+  });
+
   test("teaches nothing: weights stay bit-equal, and it is said", async () => {
     const config = toyVariant(folder, "all-fail", "verifier: () => parts.toyVerifier(() => false), steps: 12");
     const said = await json(["train", config, "--run", "all-fail", "--alerts.deadSteps", "5"], folder);
@@ -118,7 +128,7 @@ describe("an all-fail task", () => {
     const hash = (path: string) => createHash("sha256").update(readFileSync(path)).digest("hex");
     const weights = run.checkpoints().map(({ path }) => hash(join(path, "model.safetensors")));
     expect(new Set([...weights, hash(join(toy, "model/model.safetensors"))]).size).toBe(1);
-    const alerts = said.filter(({ event }) => event === "alert");
+    const alerts = said.filter(({ event, code }) => event === "alert" && code === "RLVR_ALERT_DEAD_GROUPS");
     expect(alerts.map(({ code, step }) => [code, step])).toEqual([
       ["RLVR_ALERT_DEAD_GROUPS", 5],
       ["RLVR_ALERT_DEAD_GROUPS", 10],

@@ -5,9 +5,8 @@
  * Symbolic dimensions: B rows, L columns, T rows of the head (tokens that are scored), C cached positions, X table rows.
  *
  * The layer's forward pass keeps the results of its matrix products (`saved`), and the backward pass recomputes only
- * what is cheap from them: norms, SiLU, attention weights. Recomputing everything, as plain activation checkpointing
- * does, costs a third more arithmetic; keeping more costs more than it saves, because ONNX Runtime's binding for Node
- * copies every output, at about the price of the elementwise operations. See docs/engine.md.
+ * what is cheap from them: norms, SiLU and, where sequences are long, attention weights. Recomputing everything, as plain activation checkpointing
+ * does, costs a third more arithmetic; see docs/engine.md.
  */
 import type { ModelConfig } from "../model/config.ts";
 import { parameterShapes } from "../model/parameters.ts";
@@ -65,7 +64,8 @@ function feedForward(x: Value, w: Weights, config: ModelConfig): Value {
   const h = ops.rmsNorm(x, w.postAttentionNorm, config.rmsNormEpsilon);
   const gate = ops.saved("saved.gate", linear(h, w.gate, w.gateBias));
   const up = ops.saved("saved.up", linear(h, w.up, w.upBias));
-  return ops.add(x, linear(ops.mul(ops.silu(gate), up), w.down, w.downBias));
+  const gated = ops.saved("saved.gated", ops.mul(ops.silu(gate), up));
+  return ops.add(x, linear(gated, w.down, w.downBias));
 }
 
 /** [B, kv·group, L, D] as [B, kv, group, L, D], and [B, kv, L, D] as [B, kv, 1, L, D]; nothing to do without groups. */
@@ -76,6 +76,11 @@ function grouped(value: Value, config: ModelConfig, group: number): Value {
     : ops.reshape(value, [rows, config.keyValueHeads, group, columns, dim]);
 }
 
+export interface LayerOptions {
+  /** Keep the attention weights [B, heads, L, L] too: worth their memory for short sequences only. */
+  keepAttention: boolean;
+}
+
 /** One layer over x [B, L, d] with an additive mask [L, L]. `k` and `v` are what decoding puts into its cache. */
 export function layer(
   x: Value,
@@ -83,6 +88,7 @@ export function layer(
   rotary: Rotary,
   mask: Value,
   config: ModelConfig,
+  options: LayerOptions,
 ): { y: Value; k: Value; v: Value } {
   const projected = projections(x, w, rotary, config);
   const q = ops.saved("saved.q", projected.q);
@@ -93,7 +99,8 @@ export function layer(
     transB: true,
     alpha: config.headDim ** -0.5,
   });
-  const attention = ops.softmax(ops.add(scores, mask));
+  const softmax = ops.softmax(ops.add(scores, mask));
+  const attention = options.keepAttention ? ops.saved("saved.attention", softmax) : softmax;
   const context = ops.reshape(ops.matmul(attention, grouped(v, config, 1)), q.shape);
   const merged = ops.reshape(ops.transpose(context, [0, 2, 1, 3]), [
     x.shape[0],
@@ -115,12 +122,12 @@ export interface LayerGraphs {
   saved: Value[];
 }
 
-export function buildLayer(config: ModelConfig): LayerGraphs {
+export function buildLayer(config: ModelConfig, options: LayerOptions = { keepAttention: false }): LayerGraphs {
   const x = input("x", ["B", "L", config.hiddenSize]);
   const mask = input("mask", ["L", "L"]);
   const weights = weightInputs(layerWeights(config));
   const rotary = rotaryInputs(config, [1]);
-  const { y, k, v } = layer(x, weights, rotary, mask, config);
+  const { y, k, v } = layer(x, weights, rotary, mask, config, options);
   const roles = Object.keys(weights);
   const cotangent = input("dy", y.shape);
   const [dx, ...dw] = vjp([{ value: y, cotangent }], [x, ...roles.map((role) => weights[role])]);

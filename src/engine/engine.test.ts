@@ -128,6 +128,26 @@ describe("log-probabilities and gradients", () => {
     expect(distance(await gradient(other, sequences, c), await gradient(engine, sequences, c))).toBeLessThan(1e-5);
   });
 
+  it("gives the same where long neighbours make attention weights be computed again", async () => {
+    const wide = await engineWith({ microBatchTokens: 1000 });
+    const { heads, hiddenSize } = wide.config;
+    const long = { tokens: sentence((4 * hiddenSize) / heads + 1), scoreFrom: 1 };
+    const c = cotangents(total);
+    const padded = new Float32Array(total + long.tokens.length - 1);
+    padded.set(c);
+    expect(
+      distance(await gradient(wide, [...sequences, long], padded), await gradient(engine, sequences, c)),
+    ).toBeLessThan(1e-5);
+    const e = cotangents(padded.length);
+    const alone = await engineWith({ microBatchTokens: 1, activationBytes: 0 });
+    expect(
+      distance(
+        await gradient(wide, [...sequences, long], e, padded),
+        await gradient(alone, [...sequences, long], e, padded),
+      ),
+    ).toBeLessThan(1e-5);
+  });
+
   it("frozen sequences are scored alike and add nothing to the gradient", async () => {
     const c = cotangents(total);
     const mixed = sequences.map((sequence, i) => ({ ...sequence, frozen: i % 2 === 0 }));

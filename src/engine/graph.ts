@@ -5,7 +5,7 @@
  * outputs reach as an ONNX model. Operators and their shapes are in `ops.ts`, their derivatives in `autodiff.ts`.
  */
 import { RlvrError } from "../base/errors.ts";
-import { type Attribute, type Dim, type ElementType, encodeModel, type OnnxNode, type OnnxTensor } from "./onnx.ts";
+import type { Attribute, Dim, ElementType, OnnxModel, OnnxNode, OnnxTensor } from "./onnx.ts";
 
 export type { Attribute, Dim, ElementType } from "./onnx.ts";
 
@@ -66,7 +66,7 @@ export function scalar(value: number): Value {
 }
 
 export interface CompiledGraph {
-  model: Uint8Array;
+  model: OnnxModel;
   inputs: string[];
   outputs: string[];
 }
@@ -148,7 +148,7 @@ export function compileGraph(outputs: Record<string, Value>, options: { recomput
   }
   const inputList = [...inputs].map(([name, value]) => ({ name, type: value.type, shape: value.shape }));
   return {
-    model: encodeModel({ nodes, inputs: inputList, outputs: outputList, constants }),
+    model: { nodes, inputs: inputList, outputs: outputList, constants },
     inputs: inputList.map(({ name }) => name),
     outputs: Object.keys(outputs),
   };

@@ -34,7 +34,12 @@ export interface OnnxValue {
   shape: readonly Dim[];
 }
 
+/** Name of the extra first output of a model with `marker`. */
+export const MARKER = "done";
+
 export interface OnnxModel {
+  /** Adds an empty sequence as the first output; `session.ts` says what for. */
+  marker?: boolean;
   nodes: readonly OnnxNode[];
   inputs: readonly OnnxValue[];
   outputs: readonly OnnxValue[];
@@ -118,6 +123,12 @@ function valueMessage(value: OnnxValue): Message {
   return new Message().text(1, value.name).message(2, new Message().message(1, tensor));
 }
 
+/** The marker's declaration: a sequence of float32 tensors. */
+function markerMessage(): Message {
+  const element = new Message().message(1, new Message().integer(1, ELEMENT_TYPE.float32));
+  return new Message().text(1, MARKER).message(2, new Message().message(4, new Message().message(1, element)));
+}
+
 function tensorMessage(tensor: OnnxTensor): Message {
   const message = new Message();
   for (const dim of tensor.dims) {
@@ -133,7 +144,8 @@ function tensorMessage(tensor: OnnxTensor): Message {
 /** Serialises a graph as an ONNX model. */
 export function encodeModel(model: OnnxModel): Uint8Array {
   const graph = new Message();
-  for (const node of model.nodes) {
+  const marker: OnnxNode = { op: "SequenceEmpty", domain: "", inputs: [], outputs: [MARKER], attributes: {} };
+  for (const node of model.marker ? [...model.nodes, marker] : model.nodes) {
     const message = new Message();
     for (const input of node.inputs) message.text(1, input);
     for (const output of node.outputs) message.text(2, output);
@@ -145,6 +157,7 @@ export function encodeModel(model: OnnxModel): Uint8Array {
   graph.text(2, "rlvr");
   for (const constant of model.constants) graph.message(5, tensorMessage(constant));
   for (const input of model.inputs) graph.message(11, valueMessage(input));
+  if (model.marker) graph.message(12, markerMessage());
   for (const output of model.outputs) graph.message(12, valueMessage(output));
   return new Message()
     .integer(1, IR_VERSION)

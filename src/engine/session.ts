@@ -1,6 +1,7 @@
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { errorMessage, RlvrError } from "../base/errors.ts";
 import type { CompiledGraph } from "./graph.ts";
+import { encodeModel, MARKER } from "./onnx.ts";
 
 /** Milliseconds spent inside ONNX Runtime since the process started; the benchmarks read it. */
 export const runtimeClock = { wallMs: 0, runs: 0 };
@@ -16,21 +17,53 @@ export function intTensor(data: BigInt64Array, shape: readonly number[]): Tensor
 export type Feeds = Record<string, Tensor>;
 
 /**
- * A compiled graph, ready to run. Outputs are written into the arrays that the caller gives: nothing is allocated or
- * copied on the JavaScript side.
+ * What the binding says of the marker. ONNX Runtime writes outputs straight into the arrays it is given, but its binding
+ * for Node (1.30) then copies each of them into a new array for the result, which costs about as much as computing an
+ * elementwise operation. A first output that the binding cannot convert, an empty sequence, ends that conversion before
+ * anything is copied; the run is complete by then.
  */
+const MARKER_ERROR = "Non tensor type is temporarily not supported.";
+
+/** Whether the marker does what it is there for in this version of the binding; found out once. */
+let markerWorks: Promise<boolean> | undefined;
+
+/** Runs a small graph with the marker and looks whether its output arrives. */
+async function probeMarker(): Promise<boolean> {
+  const value = { name: "x", type: "float32", shape: [2] } as const;
+  const result = { name: "y", type: "float32", shape: [2] } as const;
+  const node = { op: "Neg", domain: "", inputs: ["x"], outputs: ["y"], attributes: {} };
+  const model = encodeModel({ marker: true, nodes: [node], inputs: [value], outputs: [result], constants: [] });
+  const y = floatTensor(new Float32Array(2), [2]);
+  try {
+    const session = await InferenceSession.create(model);
+    const message = await session.run({ x: floatTensor(new Float32Array([1, 2]), [2]) }, { [MARKER]: null, y }).then(
+      () => "",
+      (error: unknown) => errorMessage(error),
+    );
+    await session.release();
+    return message === MARKER_ERROR && y.data[0] === -1 && y.data[1] === -2;
+  } catch {
+    return false;
+  }
+}
+
+/** A compiled graph, ready to run. Outputs are written into the arrays that the caller gives. */
 export class Session {
   readonly #session: InferenceSession;
   readonly #inputs: readonly string[];
+  readonly #marked: boolean;
 
-  private constructor(session: InferenceSession, inputs: readonly string[]) {
+  private constructor(session: InferenceSession, inputs: readonly string[], marked: boolean) {
     this.#session = session;
     this.#inputs = inputs;
+    this.#marked = marked;
   }
 
   static async create(graph: CompiledGraph, threads: number): Promise<Session> {
+    markerWorks ??= probeMarker();
+    const marker = await markerWorks;
     try {
-      const session = await InferenceSession.create(graph.model, {
+      const session = await InferenceSession.create(encodeModel({ ...graph.model, marker }), {
         intraOpNumThreads: threads,
         interOpNumThreads: 1,
         graphOptimizationLevel: "all",
@@ -38,7 +71,7 @@ export class Session {
         enableMemPattern: false,
         logSeverityLevel: 3,
       });
-      return new Session(session, graph.inputs);
+      return new Session(session, graph.inputs, marker);
     } catch (cause) {
       throw new RlvrError(
         "RLVR_ENGINE",
@@ -64,9 +97,10 @@ export class Session {
     }
     const start = performance.now();
     try {
-      await this.#session.run(feeds, outputs);
+      await this.#session.run(feeds, this.#marked ? { [MARKER]: null, ...outputs } : outputs);
     } catch (cause) {
-      throw new RlvrError("RLVR_ENGINE", `engine: expected a graph to run, got ${errorMessage(cause)}`, { cause });
+      if (!this.#marked || errorMessage(cause) !== MARKER_ERROR)
+        throw new RlvrError("RLVR_ENGINE", `engine: expected a graph to run, got ${errorMessage(cause)}`, { cause });
     }
     runtimeClock.wallMs += performance.now() - start;
     runtimeClock.runs++;

@@ -9,7 +9,7 @@ import type { Tensor } from "onnxruntime-node";
 import { RlvrError } from "../base/errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { checkSequences, type MicroBatch, planMicroBatches, scoredOffsets, type TokenSequence } from "./batch.ts";
-import { buildLayer, causalMask, type LayerGraphs } from "./decoder.ts";
+import { buildLayer, causalMask, type LayerGraphs, type LayerOptions } from "./decoder.ts";
 import type { Divergence } from "./divergence.ts";
 import type { Value } from "./graph.ts";
 import { Head, type HeadBatch, type HeadCotangents, type HeadResult, type TeacherStates } from "./head.ts";
@@ -63,8 +63,8 @@ class LayerPass {
     this.backward = backward;
   }
 
-  static async create(config: ModelConfig, threads: number): Promise<LayerPass> {
-    const graphs = buildLayer(config);
+  static async create(config: ModelConfig, options: LayerOptions, threads: number): Promise<LayerPass> {
+    const graphs = buildLayer(config, options);
     const forward = await Session.create(graphs.forward, threads);
     return new LayerPass(graphs, forward, await Session.create(graphs.backward, threads));
   }
@@ -73,6 +73,12 @@ class LayerPass {
     await this.forward.close();
     await this.backward.close();
   }
+}
+
+/** For short sequences attention weights are kept, for long ones they would take more memory than all else. */
+interface LayerPasses {
+  short: LayerPass;
+  long: LayerPass;
 }
 
 /** Another model, through sessions of its own. */
@@ -90,7 +96,7 @@ export interface TrainingOptions {
 export class Training {
   readonly #config: ModelConfig;
   readonly #options: TrainingOptions;
-  readonly #pass: LayerPass;
+  readonly #passes: LayerPasses;
   readonly #head: Head;
   #teacher: Teacher | undefined;
   #divergenceHead: { of: string; head: Head } | undefined;
@@ -101,17 +107,25 @@ export class Training {
   readonly #rotary: RotaryTables;
   #batch: Batch | undefined;
 
-  private constructor(config: ModelConfig, options: TrainingOptions, pass: LayerPass, head: Head) {
+  private constructor(config: ModelConfig, options: TrainingOptions, passes: LayerPasses, head: Head) {
     this.#config = config;
     this.#options = options;
-    this.#pass = pass;
+    this.#passes = passes;
     this.#head = head;
     this.#rotary = rotaryTables(config, config.maxPositions);
   }
 
   static async create(config: ModelConfig, options: TrainingOptions): Promise<Training> {
-    const pass = await LayerPass.create(config, options.threads);
-    return new Training(config, options, pass, await Head.create(config, options.threads));
+    const passes = {
+      short: await LayerPass.create(config, { keepAttention: true }, options.threads),
+      long: await LayerPass.create(config, { keepAttention: false }, options.threads),
+    };
+    return new Training(config, options, passes, await Head.create(config, options.threads));
+  }
+
+  #pass({ length }: MicroBatch): LayerPass {
+    const { heads, hiddenSize } = this.#config;
+    return length * heads <= 4 * hiddenSize ? this.#passes.short : this.#passes.long;
   }
 
   /** Makes a model the one that divergences are taken from. */
@@ -228,7 +242,7 @@ export class Training {
 
   #activationFloats(micro: MicroBatch): number {
     const tokens = micro.sequences.length * micro.length;
-    const layer = this.#pass.saved.reduce(
+    const layer = this.#pass(micro).saved.reduce(
       (sum, value) => sum + this.#size(value, micro),
       tokens * this.#config.hiddenSize,
     );
@@ -264,17 +278,18 @@ export class Training {
     const rows = micro.sequences.length;
     const shape = [rows, micro.length, d];
     const common = this.#common(micro.length);
+    const pass = this.#pass(micro);
     let x = floatTensor(arena.take(rows * micro.length * d), shape);
     gatherEmbedding(weights.embedding, d, batch, micro, x.data as Float32Array);
     const layers: Feeds[] = [];
     for (const feeds of weights.layerFeeds) {
       const y = floatTensor(arena.take(rows * micro.length * d), shape);
       const kept: Feeds = { x };
-      for (const value of this.#pass.saved) {
+      for (const value of pass.saved) {
         kept[value.savedAs as string] = floatTensor(arena.take(this.#size(value, micro)), this.#shape(value, micro));
       }
       const { x: _, ...saved } = kept;
-      await this.#pass.forward.run({ y, ...saved }, feeds, common, { x });
+      await pass.forward.run({ y, ...saved }, feeds, common, { x });
       layers.push(kept);
       x = y;
     }
@@ -311,7 +326,7 @@ export class Training {
         Object.entries(gradients.layerFeeds[layer]).map(([role, tensor]) => [`d.${role}`, tensor]),
       );
       if (!gradients.empty) part ??= tensorsLike(target, this.#backwardScratch);
-      await this.#pass.backward.run(
+      await this.#pass(micro).backward.run(
         { dx, ...(part ?? target) },
         weights.layerFeeds[layer],
         common,
@@ -326,7 +341,8 @@ export class Training {
   }
 
   async close(): Promise<void> {
-    await this.#pass.close();
+    await this.#passes.short.close();
+    await this.#passes.long.close();
     await this.#head.close();
     await this.#divergenceHead?.head.close();
   }

@@ -62,7 +62,7 @@ async function productTimer(): Promise<() => Promise<number>> {
 }
 
 /** Forward, backward and update of `tokens` tokens in sequences of `length`, as a share of the product rate. */
-async function training(config: ModelConfig, tokens: number, length: number): Promise<void> {
+async function training(config: ModelConfig, tokens: number, length: number): Promise<number> {
   const engine = await Engine.create({ config, seed: 1 }, OPTIONS);
   const product = await productTimer();
   const sequences = Array.from({ length: tokens / length }, (_, s) => ({
@@ -72,6 +72,7 @@ async function training(config: ModelConfig, tokens: number, length: number): Pr
   // 6 operations a parameter and token; attention 12 · layers · width · length a token.
   const flops = (6 * countParameters(config) + 12 * config.layers * config.heads * config.headDim * length) * tokens;
   const rates: number[] = [];
+  const times: number[] = [];
   const shares: number[] = [];
   const outside: number[] = [];
   for (let round = -1; round < 9; round++) {
@@ -85,6 +86,7 @@ async function training(config: ModelConfig, tokens: number, length: number): Pr
     const insideMs = runtimeClock.wallMs - inside;
     if (round < 0) continue;
     const productRate = (2 * 1024 ** 3) / ((before + (await product())) / 2) / 1e6;
+    times.push(wallMs);
     rates.push(flops / wallMs / 1e6);
     shares.push(rates[rates.length - 1] / productRate);
     outside.push(1 - insideMs / wallMs);
@@ -97,6 +99,7 @@ async function training(config: ModelConfig, tokens: number, length: number): Pr
   );
   row("  memory of the process", `${(process.memoryUsage().rss / 2 ** 20).toFixed(0)} MiB resident`);
   await engine.close();
+  return median(times);
 }
 
 async function decoding(name: string, config: ModelConfig, batch: number): Promise<void> {
@@ -130,8 +133,17 @@ async function decoding(name: string, config: ModelConfig, batch: number): Promi
   await engine.close();
 }
 
+function shippedModel(): ModelConfig {
+  return loadModelConfig(fileURLToPath(new URL("../recipes/transforms/model", import.meta.url)));
+}
+
+/** Milliseconds of forward, backward and update of 16,384 tokens with the shipped model. */
+export function shippedUpdate(): Promise<number> {
+  return training(shippedModel(), 16_384, 128);
+}
+
 export async function benchEngine(): Promise<void> {
-  const shipped = loadModelConfig(fileURLToPath(new URL("../recipes/transforms/model", import.meta.url)));
+  const shipped = shippedModel();
   await training(WIDTH_256, 4096, 64);
   await training(WIDTH_256, 4096, 128);
   await training(shipped, 4096, 64);

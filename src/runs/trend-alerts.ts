@@ -120,22 +120,22 @@ const entropyCollapse: Rule = (history, { entropyShare }) => {
   };
 };
 
-const RULES: Record<string, Rule> = {
-  RLVR_ALERT_REWARD_FLAT: rewardFlat,
-  RLVR_ALERT_FORMAT_DOMINANCE: formatDominance,
-  RLVR_ALERT_LENGTH_RIGHT: lengthRule("length/right", "right"),
-  RLVR_ALERT_LENGTH_WRONG: lengthRule("length/wrong", "wrong"),
-  RLVR_ALERT_TRUNCATION: truncation,
-  RLVR_ALERT_KL_SPIKE: spikeRule("kl/k3", "the divergence from the reference policy"),
-  RLVR_ALERT_GRADIENT_SPIKE: spikeRule("optimizer/grad-norm", "the gradient norm"),
-  RLVR_ALERT_ENTROPY: entropyCollapse,
-};
+const RULES: readonly (readonly [code: string, rule: Rule])[] = [
+  ["RLVR_ALERT_REWARD_FLAT", rewardFlat],
+  ["RLVR_ALERT_FORMAT_DOMINANCE", formatDominance],
+  ["RLVR_ALERT_LENGTH_RIGHT", lengthRule("length/right", "right")],
+  ["RLVR_ALERT_LENGTH_WRONG", lengthRule("length/wrong", "wrong")],
+  ["RLVR_ALERT_TRUNCATION", truncation],
+  ["RLVR_ALERT_KL_SPIKE", spikeRule("kl/k3", "the divergence from the reference policy")],
+  ["RLVR_ALERT_GRADIENT_SPIKE", spikeRule("optimizer/grad-norm", "the gradient norm")],
+  ["RLVR_ALERT_ENTROPY", entropyCollapse],
+];
 
 /** The warnings that begin at the newest record of a history (oldest first). */
 export function trendAlertsAt(history: readonly MetricRecord[], options: TrendOptions): Alert[] {
   if (history.length === 0) return [];
   const step = history[history.length - 1].step;
-  return Object.entries(RULES).flatMap(([code, rule]): Alert[] => {
+  return RULES.flatMap(([code, rule]): Alert[] => {
     const finding = rule(history, options);
     if (finding === null || (history.length > 1 && rule(history.slice(0, -1), options) !== null)) return [];
     return [{ level: "warn", code, step, ...finding }];

@@ -26,7 +26,8 @@ export function picture(title: string, lines: readonly Line[]): string {
     parts.push(`<text x="${LEFT - 6}" y="${y(value) + 4}" text-anchor="end">${Number(value.toPrecision(3))}</text>`);
   }
   for (const step of [1, Math.round(steps / 2), steps]) {
-    parts.push(`<text x="${x(step)}" y="${HEIGHT - 12}" text-anchor="middle">step ${step}</text>`);
+    const anchor = step === 1 ? "start" : step === steps ? "end" : "middle";
+    parts.push(`<text x="${x(step)}" y="${HEIGHT - 12}" text-anchor="${anchor}">step ${step}</text>`);
   }
   lines.forEach(({ name, curves }, i) => {
     const at = (step: number) => curves.map((curve) => curve[step]).filter(Number.isFinite);

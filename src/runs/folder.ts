@@ -193,9 +193,9 @@ export class RunFolder {
     return last?.event === "alert" ? (last as unknown as Alert) : null;
   }
 
-  /** Text of a small file of the run. */
-  readFile(name: string): string {
-    return readFileSync(join(this.path, name), "utf8");
+  /** The config as it was recorded when the run was made. */
+  config(): Record<string, unknown> {
+    return readRun(this.path).config;
   }
 
   /**

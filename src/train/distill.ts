@@ -119,11 +119,10 @@ function announce(
   { plan }: DistillMethod,
   resumedFrom: number | undefined,
 ): void {
-  const recorded = JSON.parse(run.readFile("config.json")) as { config: Record<string, unknown> };
   options.onEvent({
     event: "start",
     run: run.path,
-    config: recorded.config,
+    config: run.config(),
     verifier: `${name} ${version}`,
     ...(resumedFrom === undefined ? {} : { resumedFrom }),
   });

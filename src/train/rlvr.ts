@@ -142,11 +142,10 @@ class Loop {
     const undone = checkpoint ? run.undoneReturn() : null;
     if (resumed && !undone) run.rewind(checkpoint?.step ?? 0);
     if (checkpoint && !undone) await this.#load(checkpoint, run.returns());
-    const { config } = JSON.parse(run.readFile("config.json")) as { config: Record<string, unknown> };
     this.#options.onEvent({
       event: "start",
       run: run.path,
-      config,
+      config: run.config(),
       contract: verifier.contract,
       verifier: `${verifier.name} ${verifier.version}`,
       ...(checkpoint ? { resumedFrom: checkpoint.step } : {}),

@@ -52,11 +52,10 @@ export async function trainSft(config: RlvrConfig, options: LoopOptions): Promis
       seed: config.seed,
     });
     const { state, resumedFrom } = await startSupervised(config, options, policy, run);
-    const { config: recorded } = JSON.parse(run.readFile("config.json")) as { config: Record<string, unknown> };
     options.onEvent({
       event: "start",
       run: run.path,
-      config: recorded,
+      config: run.config(),
       ...(resumedFrom === undefined ? {} : { resumedFrom }),
     });
     options.onEvent({

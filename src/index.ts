@@ -49,9 +49,11 @@ export { type Shares, splitBySource, validateTasks } from "./tasks/splits.ts";
 export type { ChatMessage, Split, Task, TaskSet } from "./tasks/task.ts";
 export { type JavaScriptVerifierOptions, javascriptVerifier } from "./verifiers/code/javascript.ts";
 export type {
+  Attack,
   Contract,
   Limit,
   Outcome,
+  ScoredStep,
   Verdict,
   Verifier,
   VerifyItem,

@@ -9,6 +9,13 @@ export type Outcome = "pass" | "fail" | "invalid" | "error";
 /** A limit of the contract that ended the check. */
 export type Limit = "time" | "memory" | "stack" | "output";
 
+/** A part of a completion, from character `start` to before `end` (UTF-16 units), with its own score in [0, 1]. */
+export interface ScoredStep {
+  start: number;
+  end: number;
+  score: number;
+}
+
 export interface Verdict {
   outcome: Outcome;
   /** In [0, 1]; 0 unless something was judged correct. */
@@ -18,6 +25,18 @@ export interface Verdict {
   /** Why, in plain data: enough to explain the verdict without running anything again. */
   evidence: Record<string, unknown>;
   limit?: Limit;
+  /** Scores of the completion's steps, in order and without overlap, from verifiers that judge steps. */
+  steps?: ScoredStep[];
+}
+
+/** A completion made to try a verifier, and what an honest verifier does with it. */
+export interface Attack {
+  /** Which trick it is, in a word or two. */
+  kind: string;
+  completion: string;
+  /** `pass`: right, so anything else is a false negative. `reject`: must not pass, so a pass is a false positive. */
+  expected: "pass" | "reject";
+  why?: string;
 }
 
 /** What a verifier promises, stored with every run and printed before training. */
@@ -46,6 +65,8 @@ export interface Verifier<Reference = unknown> {
   version: string;
   contract: Contract;
   verify(items: VerifyItem<Reference>[], purpose?: VerifyPurpose): Promise<Verdict[]>;
+  /** Attacks on this verifier for one task of its own, for the audit. The same task gives the same attacks. */
+  attacks?(task: Task<Reference>): Attack[];
   /** Releases processes and handles. */
   close(): Promise<void>;
 }

@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readRun } from "../../src/runs/index.ts";
+import { MATCHED, matched } from "./matched.ts";
 import { picture } from "./picture.ts";
 import { type Arm, STUDIES, type Study } from "./studies.ts";
 import { column, curve, meanText } from "./summary.ts";
@@ -71,9 +72,12 @@ Lines are means over the seeds, bands the range of the seeds. Made by \`npm run 
 }
 
 const wanted = process.argv[2];
+if (wanted === MATCHED || wanted === undefined) matched({ root: ROOT, runs: RUNS }, process.argv[3]);
 const chosen = STUDIES.filter(({ name }) => wanted === undefined || name === wanted);
-if (chosen.length === 0)
-  throw new Error(`study: expected one of ${STUDIES.map(({ name }) => name).join(", ")}, got ${wanted}`);
+if (chosen.length === 0 && wanted !== MATCHED) {
+  const names = [...STUDIES.map(({ name }) => name), MATCHED];
+  throw new Error(`study: expected one of ${names.join(", ")}, got ${wanted}`);
+}
 for (const study of chosen) {
   for (const seed of study.seeds) for (const [i, arm] of study.arms.entries()) train(study, i, arm, seed);
   write(study);

@@ -9,7 +9,7 @@ const WIDTH = 640;
 const HEIGHT = 300;
 const LEFT = 56;
 const BOTTOM = 34;
-const COLORS = ["#2563eb", "#d97706", "#059669", "#9333ea"];
+const COLORS = ["#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626"];
 
 export function picture(title: string, lines: readonly Line[]): string {
   const values = lines.flatMap(({ curves }) => curves.flat()).filter(Number.isFinite);
@@ -41,6 +41,37 @@ export function picture(title: string, lines: readonly Line[]): string {
     parts.push(`<rect x="${LEFT + i * 150}" y="22" width="10" height="10" fill="${COLORS[i]}"/>`);
     parts.push(`<text x="${LEFT + 14 + i * 150}" y="31">${name}</text>`);
   });
+  return svg(title, parts);
+}
+
+/** Points of each arm, one a seed: cost from 0 to the right, what came of it upwards; one SVG file. */
+export function scatter(title: string, arms: readonly { name: string; points: readonly [number, number][] }[]): string {
+  const all = arms.flatMap(({ points }) => points);
+  const right = 1.05 * Math.max(...all.map(([x]) => x));
+  const low = Math.min(...all.map(([, y]) => y)) - 0.02;
+  const high = Math.max(...all.map(([, y]) => y)) + 0.02;
+  const width = WIDTH - LEFT - 170;
+  const x = (value: number) => LEFT + (width * value) / right;
+  const y = (value: number) => 40 + ((HEIGHT - BOTTOM - 40) * (high - value)) / (high - low);
+  const parts: string[] = [];
+  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+    const [up, along] = [low + share * (high - low), share * right];
+    parts.push(`<line x1="${LEFT}" x2="${LEFT + width}" y1="${y(up)}" y2="${y(up)}" stroke="#8884"/>`);
+    parts.push(`<text x="${LEFT - 6}" y="${y(up) + 4}" text-anchor="end">${up.toFixed(2)}</text>`);
+    parts.push(`<text x="${x(along)}" y="${HEIGHT - 12}" text-anchor="middle">${along.toFixed(1)}</text>`);
+  }
+  arms.forEach(({ name, points }, i) => {
+    const color = COLORS[i % COLORS.length];
+    for (const [at, value] of points) {
+      parts.push(`<circle cx="${x(at).toFixed(1)}" cy="${y(value).toFixed(1)}" r="5" fill="${color}" opacity="0.7"/>`);
+    }
+    parts.push(`<circle cx="${LEFT + width + 20}" cy="${52 + 20 * i}" r="5" fill="${color}"/>`);
+    parts.push(`<text x="${LEFT + width + 30}" y="${56 + 20 * i}">${name}</text>`);
+  });
+  return svg(title, parts);
+}
+
+function svg(title: string, parts: readonly string[]): string {
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" font-family="sans-serif" font-size="11">` +
     `<title>${title}</title><rect width="100%" height="100%" fill="#fff"/><text x="${LEFT}" y="14" font-weight="bold">${title}</text>` +

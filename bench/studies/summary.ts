@@ -1,7 +1,7 @@
 /** Numbers of a run that studies compare, by the names of their columns. */
 import { type MetricRecord, readRun } from "../../src/runs/index.ts";
 
-const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+export const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** A metric at each step; `clip/total` is the share clipped on either side. */
 export function curve(metrics: readonly MetricRecord[], name: string): number[] {

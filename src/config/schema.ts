@@ -10,6 +10,7 @@ import type { Demonstration } from "../tasks/demonstration.ts";
 import type { TaskSet } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
 import { distillSection } from "./distill-schema.ts";
+import { sftSection } from "./sft-schema.ts";
 
 /** The tasks, or a function that makes them from the run's seed. */
 export type TaskSource = TaskSet | ((seed: number) => TaskSet | Promise<TaskSet>);
@@ -182,6 +183,14 @@ const rewards = z
         "reward of a verdict: its score; the weighted sum of its components; or that sum after each is normalized in its group",
       ),
     weights: z.record(z.string(), z.number()).default({}).describe("weight of each component, for sum and normalize"),
+    process: z
+      .enum(["none", "step", "return"])
+      .default("none")
+      .describe(
+        "advantages from scores of steps, added to the outcome's: none; a token's own step; or the sum from its step on",
+      ),
+    processWeight: positive().default(1).describe("weight of those advantages"),
+    processDiscount: share().default(1).describe("return: factor from one step to the next"),
   })
   .prefault({});
 
@@ -232,9 +241,13 @@ const alerts = z
     collapseWindow: count(2).default(10).describe("steps in that moving average"),
     deadSteps: count(1).default(5).describe("alert after this many steps in a row without a mixed group"),
     deadAction: z
-      .enum(["warn", "stop"])
+      .enum(["warn", "stop", "adapt"])
       .default("warn")
-      .describe("what deadSteps steps without a mixed group lead to, where there never was one"),
+      .describe(
+        "what deadSteps steps without a mixed group lead to, where there never was one; adapt: other tasks by curriculum, then a higher temperature",
+      ),
+    adaptFactor: z.number().gt(1).default(1.2).describe("adapt: factor on sampling temperatures, each time all fail"),
+    maxAdaptations: count(1).default(4).describe("adapt: times, before the run stops"),
     flatSteps: count(4).default(25).describe("warn after this many steps without a rise in reward"),
     formatShare: share().default(0.5).describe("warn when format alone explains this share of the reward's variance"),
     lengthFactor: z.number().gt(1).default(2).describe("warn when lengths change by this factor"),
@@ -253,69 +266,6 @@ const alerts = z
         code: "custom",
         path: ["logprobGapStop"],
         message: `expected at least alerts.logprobGapWarn (${value.logprobGapWarn})`,
-      });
-  })
-  .prefault({});
-
-const newModel = z
-  .strictObject({
-    family: z.enum(["llama", "qwen2", "qwen3"]).default("llama").describe("architecture"),
-    hiddenSize: count(1).describe("width of the residual stream"),
-    layers: count(1).describe("decoder layers"),
-    heads: count(1).describe("attention heads; divides hiddenSize"),
-    keyValueHeads: count(1).describe("key and value heads; divides heads"),
-    intermediateSize: count(1).describe("width inside the feed-forward layer"),
-    maxPositions: count(2).describe("longest sequence, in tokens"),
-  })
-  .superRefine((value, context) => {
-    if (value.hiddenSize % value.heads !== 0)
-      context.addIssue({
-        code: "custom",
-        path: ["heads"],
-        message: `expected a divisor of hiddenSize (${value.hiddenSize})`,
-      });
-    if (value.heads % value.keyValueHeads !== 0)
-      context.addIssue({
-        code: "custom",
-        path: ["keyValueHeads"],
-        message: `expected a divisor of heads (${value.heads})`,
-      });
-  });
-
-const sft = z
-  .strictObject({
-    steps: count(1).default(1000).describe("optimizer updates"),
-    batchTokens: count(1).default(8192).describe("tokens in one update, prompts included, padding not"),
-    maxTokens: count(2)
-      .optional()
-      .describe("longest demonstration with its prompt, in tokens; the model's limit when absent"),
-    promptLoss: z.boolean().default(false).describe("train on the prompt's tokens too"),
-    heldOutShare: share()
-      .lt(1)
-      .default(0)
-      .describe("share of the prompts whose demonstrations are not trained on, to measure the loss on them"),
-    evaluateEverySteps: count(0)
-      .default(0)
-      .describe(
-        "steps between evaluations: of the held-out loss where there is a share, else of completions; 0 = none",
-      ),
-    patience: count(0)
-      .default(0)
-      .describe("evaluations without a better held-out loss after which training stops, best weights kept; 0 = off"),
-    optimizer: optimizer(1e-3, 20),
-    from: newModel.optional().describe("start from random weights of this shape; the vocabulary is the tokenizer's"),
-    out: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("folder the trained model is written to; a path in the config file is relative to that file"),
-  })
-  .superRefine((value, context) => {
-    if (value.patience > 0 && (value.heldOutShare === 0 || value.evaluateEverySteps === 0))
-      context.addIssue({
-        code: "custom",
-        path: ["patience"],
-        message: "expected 0 (off) without sft.heldOutShare and sft.evaluateEverySteps",
       });
   })
   .prefault({});
@@ -350,7 +300,7 @@ export const configSchema = z.strictObject({
   checkpoints,
   evaluation,
   alerts,
-  sft,
+  sft: sftSection(optimizer(1e-3, 20)).prefault({}),
   distill: distillSection(optimizer(3e-4, 5)).prefault({}),
 });
 

@@ -31,7 +31,7 @@ export interface GroupDiagnosis {
  */
 export function diagnoseGroups(
   groups: readonly (readonly DiagnosedRollout[])[],
-  options: { klCoefficient: number; entropyCoefficient?: number },
+  options: { klCoefficient: number; entropyCoefficient?: number; stepScores?: boolean },
 ): GroupDiagnosis {
   const result: GroupDiagnosis = {
     groups: groups.length,
@@ -56,23 +56,26 @@ export function diagnoseGroups(
     }
   }
   result.zeroAdvantageShare = groups.length > 0 ? 1 - result.mixed / groups.length : 1;
-  result.text = describe(result, options.klCoefficient, options.entropyCoefficient ?? 0);
+  result.text = describe(result, options);
   return result;
 }
 
-function describe(d: GroupDiagnosis, klCoefficient: number, entropyCoefficient: number): string {
+function describe(d: GroupDiagnosis, options: Parameters<typeof diagnoseGroups>[1]): string {
+  const { klCoefficient, entropyCoefficient = 0, stepScores = false } = options;
   const parts = [`${d.mixed} of ${d.groups} groups are mixed and teach the task`];
   if (d.allPass > 0) parts.push(`${d.allPass} all pass`);
   if (d.allFail > 0) parts.push(`${d.allFail} all fail`);
   if (d.formatOnly > 0) parts.push(`${d.formatOnly} differ in format only`);
   if (d.unjudged > 0) parts.push(`${d.unjudged} could not be judged`);
   if (d.mixed > 0) return parts.join(", ");
-  const others = [klCoefficient !== 0 ? "the KL term" : "", entropyCoefficient !== 0 ? "the entropy bonus" : ""].filter(
-    Boolean,
-  );
+  const others = [
+    stepScores ? "scores of steps" : "",
+    klCoefficient !== 0 ? "the KL term" : "",
+    entropyCoefficient !== 0 ? "the entropy bonus" : "",
+  ].filter(Boolean);
   const rest =
     others.length > 0
-      ? `${others.join(" and ")} still ${others.length > 1 ? "give" : "gives"} a gradient`
+      ? `${others.join(" and ")} still ${others.length > 1 || stepScores ? "give" : "gives"} a gradient`
       : "no other term gives a gradient, so the update is empty";
-  return `no task-learning signal: ${parts.join(", ")}; ${rest}`;
+  return `${stepScores ? "no signal from outcomes" : "no task-learning signal"}: ${parts.join(", ")}; ${rest}`;
 }

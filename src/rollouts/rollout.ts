@@ -1,3 +1,4 @@
+import type { ScoredSpan } from "../learning/process.ts";
 import type { PolicyVersion } from "../policy/policy.ts";
 import type { RolloutRecord } from "../runs/records.ts";
 import type { Task } from "../tasks/task.ts";
@@ -26,6 +27,8 @@ export interface Rollout {
   text: string;
   finish: "stop" | "length";
   verdict: Verdict;
+  /** The verdict's scored steps, as spans of `tokens`. */
+  steps?: ScoredSpan[];
   policy: PolicyVersion;
   sampler: SamplerRecord;
 }
@@ -54,6 +57,7 @@ export function toRecord(rollout: Rollout, step: number, advantage: number | nul
     components: verdict.components,
     evidence: verdict.evidence,
     limit: verdict.limit,
+    steps: rollout.steps,
     advantage,
     tokens: rollout.tokens.length,
     truncated: rollout.finish === "length",

@@ -5,6 +5,7 @@ import type { Policy } from "../policy/policy.ts";
 import type { Task } from "../tasks/task.ts";
 import type { Verdict, Verifier, VerifyItem, VerifyPurpose } from "../verifiers/verifier.ts";
 import type { Rollout, SamplerRecord } from "./rollout.ts";
+import { tokenSpans } from "./step-spans.ts";
 
 export interface SampleGroupsOptions {
   groupSize: number;
@@ -60,6 +61,9 @@ export async function sampleGroups(
       text: texts[i],
       finish: result.finish,
       verdict: verdicts[i],
+      ...(verdicts[i].steps
+        ? { steps: tokenSpans(result.tokens, verdicts[i].steps, (tokens) => policy.decode(tokens)) }
+        : {}),
       policy: version,
       sampler: { ...sampler, temperature: temperatures[samples[i].prompt] },
     }),
@@ -113,7 +117,7 @@ const isObject = (value: unknown): value is Record<string, unknown> => typeof va
 /** The verdict where it is one, with empty parts filled in; an `error` that says what came instead where it is not. */
 function checked(given: unknown): Verdict {
   if (!isObject(given)) return failed(`expected a verdict from the verifier, got ${show(given)}`);
-  const { outcome, score, components = {}, evidence = {} } = given;
+  const { outcome, score, components = {}, evidence = {}, steps } = given;
   const wrong = (what: string, value: unknown) =>
     failed(`expected ${what} in the verifier's verdict, got ${show(value)}`);
   if (!OUTCOMES.includes(outcome)) return wrong("the outcome pass, fail, invalid or error", outcome);
@@ -122,7 +126,20 @@ function checked(given: unknown): Verdict {
     return wrong("components that are numbers", components);
   }
   if (!isObject(evidence) || !isJson(evidence)) return wrong("evidence in plain data", evidence);
+  if (steps !== undefined && !areSteps(steps)) return wrong("steps in order with scores in [0, 1]", steps);
   return { ...(given as unknown as Verdict), components: components as Record<string, number>, evidence };
+}
+
+function areSteps(steps: unknown): boolean {
+  if (!Array.isArray(steps)) return false;
+  let last = 0;
+  return steps.every((step) => {
+    if (!isObject(step)) return false;
+    const { start, end, score } = step as Record<string, number>;
+    const inOrder = Number.isInteger(start) && Number.isInteger(end) && start >= last && end >= start;
+    last = end;
+    return inOrder && score >= 0 && score <= 1;
+  });
 }
 
 function isJson(value: unknown): boolean {

@@ -9,7 +9,7 @@ export interface AlertOptions {
   collapseWindow: number;
   deadSteps: number;
   /** What follows from `deadSteps` where no group ever was mixed. `warn` when absent. */
-  deadAction?: "warn" | "stop";
+  deadAction?: "warn" | "stop" | "adapt";
 }
 
 /** Metrics that must be finite wherever they are logged. */
@@ -104,7 +104,7 @@ function deadGroups(history: readonly MetricRecord[], options: AlertOptions): Al
   // Where groups were mixed once and all fail now, the policy has lost what it could do.
   const lost = lastMixed >= 0 && allFail > allPass;
   return {
-    level: lost ? "return" : (options.deadAction ?? "warn"),
+    level: lost ? "return" : options.deadAction === "stop" ? "stop" : "warn",
     code: "RLVR_ALERT_DEAD_GROUPS",
     message:
       `expected groups with different rewards, got none for ${streak} steps ` +

@@ -13,6 +13,8 @@ export interface RolloutRecord {
   evidence?: Record<string, unknown>;
   /** The limit that ended the check. */
   limit?: string;
+  /** Scored steps, as spans of tokens. */
+  steps?: { start: number; end: number; score: number }[];
   /** Null where the verdict was `error`. */
   advantage?: number | null;
   /** Length in tokens, end-of-sequence token included. */

@@ -2,6 +2,7 @@
 import { RlvrError } from "../base/errors.ts";
 import type { Rollout } from "../rollouts/rollout.ts";
 import type { Alert } from "../runs/events.ts";
+import type { BatchSource } from "./batch-source.ts";
 
 /** For an update that was refused because of a number that is not finite. */
 export function refused(step: number, culprit: Rollout | undefined): Alert {
@@ -24,6 +25,18 @@ export function exhausted(step: number, reason: string, kept: number): Alert {
     step,
     values: { kept },
   };
+}
+
+/** What a run does about steps without a mixed group: changes what it samples, or ends when nothing is left to try. */
+export function adaptations(alerts: readonly Alert[], source: BatchSource, most: number): Alert[] {
+  const dead = alerts.find(({ code, level }) => code === "RLVR_ALERT_DEAD_GROUPS" && level === "warn");
+  if (!dead) return [];
+  const { allPass = 0, allFail = 0 } = dead.values;
+  const cause = allPass > allFail ? "all-pass" : "all-fail";
+  const done = source.adapt(cause, most);
+  const { step } = dead;
+  if (done) return [{ level: "warn", code: "RLVR_ADAPTED", message: `from now on ${done}`, step, values: {} }];
+  return [{ ...dead, level: "stop", message: `${dead.message}, and nothing is left to adapt` }];
 }
 
 /** The message with what only the loop knows. */

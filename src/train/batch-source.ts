@@ -7,7 +7,7 @@ import type { Task } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
 import { packQueue, unpackQueue } from "./queue.ts";
 import type { LoopState } from "./setup.ts";
-import { TaskStream } from "./task-stream.ts";
+import { type StreamState, TaskStream } from "./task-stream.ts";
 
 /** A batch to train on, and what became of everything sampled for it. */
 export interface Batch extends Collected {
@@ -39,13 +39,18 @@ export class BatchSource {
   }
 
   /** Goes on from a checkpoint: its state, and its queue where there is one. */
-  restore({ cursor, history }: LoopState, queue: Uint8Array | undefined): void {
-    this.#stream.state = { cursor, ...(history ? { history } : {}) };
+  restore({ cursor, history, adaptations }: LoopState, queue: Uint8Array | undefined): void {
+    this.#stream.state = { cursor, ...(history ? { history } : {}), ...(adaptations ? { adaptations } : {}) };
     this.#queue = queue ? unpackQueue(queue, this.#tasks) : [];
   }
 
-  get state(): Pick<LoopState, "cursor" | "history"> {
+  get state(): StreamState {
     return this.#stream.state;
+  }
+
+  /** Makes what is sampled from now on more likely to have a signal; says how, or null when nothing is left to try. */
+  adapt(cause: "all-pass" | "all-fail", most: number): string | null {
+    return this.#stream.adapt(cause, most);
   }
 
   /** The queue for a checkpoint; undefined where there is none. */

@@ -141,4 +141,63 @@ describe("trainRlvr", () => {
       metrics().map((record) => [record.step, record["reward/mean"], record.loss]);
     expect(rewards(view)).toEqual(rewards(longer.view));
   });
+
+  it("learns from the scores of steps where outcomes are all alike", async () => {
+    // Each letter is a step; every completion fails, so that only steps tell them apart.
+    const bySteps = (): Verifier => ({
+      ...honest,
+      verify: async (items) =>
+        items.map(({ completion }) => ({
+          outcome: "fail" as const,
+          score: 0,
+          components: {},
+          evidence: {},
+          steps: [...completion].map((letter, at) => ({ start: at, end: at + 1, score: letter === "a" ? 1 : 0 })),
+        })),
+    });
+    const keys = { verifier: bySteps, evaluation: { beforeAndAfter: false } };
+    const { view } = await train("steps", { ...keys, rewards: { process: "step" }, objective: { klCoefficient: 0 } });
+    const { view: without } = await train("no-steps", { ...keys, objective: { klCoefficient: 0 } });
+    for (const metrics of view.metrics()) expect(metrics).toMatchObject({ "groups/mixed": 0, "optimizer/updates": 1 });
+    for (const metrics of without.metrics()) expect(metrics["optimizer/updates"] ?? 0).toBe(0);
+    const record = view.rollouts(1).find(({ completion }) => completion.length > 1);
+    expect(record?.steps?.slice(0, 2)).toMatchObject([
+      { start: 0, end: 1 },
+      { start: 1, end: 2 },
+    ]);
+    expect(record?.advantage).toBe(0);
+  });
+
+  it("takes steps that are out of order for a failure of the verifier", async () => {
+    const crossed = (): Verifier => ({
+      ...honest,
+      verify: async (items) =>
+        (await honest.verify(items)).map((verdict) => ({
+          ...verdict,
+          steps: [
+            { start: 1, end: 2, score: 1 },
+            { start: 0, end: 1, score: 1 },
+          ],
+        })),
+    });
+    const { view } = await train("crossed", { verifier: crossed, steps: 1, evaluation: { beforeAndAfter: false } });
+    expect(view.metrics()[0]).toMatchObject({ "verdicts/error": 16 });
+  });
+
+  it("adapts to steps without a mixed group: other tasks, then a higher temperature, then it stops", async () => {
+    const hopeless = (): Verifier => ({ ...toyVerifier(() => false), name: "hopeless" }) as Verifier;
+    const alerts = { deadSteps: 1, deadAction: "adapt" as const, adaptFactor: 1.5, maxAdaptations: 2 };
+    const keys = { verifier: hopeless, evaluation: { beforeAndAfter: false }, alerts };
+    await expect(train("adapts", { ...keys, steps: 10 })).rejects.toMatchObject({ code: "RLVR_STOPPED" });
+    const view = readRun(join(folder, "adapts"));
+    expect(view.metrics()).toHaveLength(3);
+    const temperatures = view.rolloutSteps().map((step) => view.rollouts(step)[0].sampler?.temperature);
+    expect(temperatures).toEqual([1, 1, 1.5]);
+    expect(view.metrics()[1]).toHaveProperty("curriculum/hard");
+    const adapted = view.events().filter(({ code }) => code === "RLVR_ADAPTED");
+    expect(adapted).toHaveLength(2);
+    // A resumed run knows what was adapted: nothing is left, so that the next dead step stops it again.
+    const again = train("adapts", { ...keys, steps: 10 }, { resume: join(folder, "adapts") });
+    await expect(again).rejects.toMatchObject({ code: "RLVR_STOPPED" });
+  });
 });

@@ -31,7 +31,7 @@ import { alertsAt, type Checkpoint, type RunFolder, trendAlertsAt } from "../run
 import { validateTasks } from "../tasks/splits.ts";
 import type { Task } from "../tasks/task.ts";
 import type { Verifier } from "../verifiers/verifier.ts";
-import { exhausted, refused, stopped, withContext } from "./alerts.ts";
+import { adaptations, exhausted, refused, stopped, withContext } from "./alerts.ts";
 import { BatchSource } from "./batch-source.ts";
 import { rlvrCosts, writeCosts } from "./costs.ts";
 import { moveReference, referenceDivergence } from "./reference.ts";
@@ -214,7 +214,7 @@ class Loop {
     const { scored, metrics: rewardMetrics } = scoreGroups(batch.kept, this.#config);
     const diagnosis = diagnoseGroups(
       batch.sampled.map((group) => group.map(diagnosed)),
-      constants,
+      { ...constants, stepScores: scored.some(({ process }) => process?.some((value) => value !== 0)) },
     );
 
     const verified = performance.now();
@@ -274,6 +274,8 @@ class Loop {
     const alerts = [...alertsAt(history, limits), ...trendAlertsAt(history, limits)];
     if (batch.exhausted) alerts.push(exhausted(step, batch.exhausted, batch.kept.length));
     if (!update.applied && !alerts.some(({ level }) => level !== "warn")) alerts.push(refused(step, update.culprit));
+    if (limits.deadAction === "adapt") alerts.push(...adaptations(alerts, this.#source, limits.maxAdaptations));
+    this.state = { ...this.state, ...this.#source.state };
     for (const alert of alerts) {
       if (alert.code === "RLVR_ALERT_NOT_FINITE") run.keepRollouts(step);
       run.appendEvent({ event: "alert", ...alert });

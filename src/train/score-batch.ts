@@ -5,7 +5,7 @@ import type { ObjectiveBatch } from "../learning/objective.ts";
 import { maskTruncated } from "../learning/schedule.ts";
 import type { Policy } from "../policy/policy.ts";
 import type { Rollout } from "../rollouts/rollout.ts";
-import type { Scored } from "./scoring.ts";
+import { type Scored, teaches } from "./scoring.ts";
 
 /** The objective's arrays for some rollouts, and how to find the rollouts in them. */
 export interface ScoredTokens extends ObjectiveBatch {
@@ -42,9 +42,9 @@ export async function scoreTokens(
   const { temperature, maskTruncated: leaveOutTruncated } = config.rollouts;
   // A sequence is run backwards only where something can have a gradient.
   const otherTerms = klCoefficient > 0 || entropyCoefficient > 0;
-  const sequences = part.map(({ rollout, advantage }) => ({
-    ...toSequence(rollout),
-    frozen: advantage === 0 && !otherTerms,
+  const sequences = part.map((scored) => ({
+    ...toSequence(scored.rollout),
+    frozen: !otherTerms && !teaches(scored),
   }));
   const { logprobs, entropies, offsets } = await policy.logprobs(sequences, { temperature, keep: true });
   const total = logprobs.length;
@@ -53,7 +53,12 @@ export async function scoreTokens(
   const truncated = part.map(({ rollout }) => rollout.finish === "length");
   const mask = leaveOutTruncated ? maskTruncated(all, offsets, truncated) : all;
   const advantages = new Float32Array(total);
-  for (const [s, { advantage }] of part.entries()) advantages.fill(advantage, offsets[s], offsets[s + 1]);
+  for (const [s, { advantage, process }] of part.entries()) {
+    advantages.fill(advantage, offsets[s], offsets[s + 1]);
+    process?.forEach((value, t) => {
+      advantages[offsets[s] + t] += value;
+    });
+  }
   const referenceLogprobs =
     klCoefficient > 0
       ? (await policy.logprobs(sequences, { temperature, keep: false, reference: true })).logprobs

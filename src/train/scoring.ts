@@ -1,6 +1,7 @@
 import type { RlvrConfig } from "../config/index.ts";
 import { batchAdvantages } from "../learning/advantages.ts";
 import { combineRewards } from "../learning/components.ts";
+import { processAdvantages } from "../learning/process.ts";
 import { overlongPenalty } from "../learning/schedule.ts";
 import { type Rollout, rewardOf } from "../rollouts/rollout.ts";
 
@@ -8,6 +9,8 @@ import { type Rollout, rewardOf } from "../rollouts/rollout.ts";
 export interface Scored {
   rollout: Rollout;
   advantage: number;
+  /** Advantages of its tokens from the scores of their steps, weighted, where there are some. */
+  process?: Float64Array;
   /** Number of its group in the batch. */
   group: number;
 }
@@ -27,8 +30,16 @@ export function scoreGroups(groups: readonly (readonly Rollout[])[], config: Rlv
   const { advantageScale: scale, baseline, ddof, epsilon } = objective;
   const options = { scale, baseline, ddof, epsilon };
   const judged = groups.map((group) => group.filter(({ verdict }) => rewardOf(verdict) !== null));
+  const process = settings.process === "none" ? undefined : stepAdvantages(judged, config);
   const spread = (advantages: readonly (readonly number[])[]): Scored[] =>
-    judged.flatMap((group, g) => group.map((rollout, i) => ({ rollout, advantage: advantages[g][i], group: g })));
+    judged.flatMap((group, g) =>
+      group.map((rollout, i) => ({
+        rollout,
+        advantage: advantages[g][i],
+        group: g,
+        ...(process ? { process: process[g][i] } : {}),
+      })),
+    );
   if (settings.combine === "score") {
     const rewards = judged.map((group) =>
       group.map((rollout) => (rewardOf(rollout.verdict) as number) + lengthPenalty(rollout, config)),
@@ -49,6 +60,21 @@ export function scoreGroups(groups: readonly (readonly Rollout[])[], config: Rlv
     [`rewards/${name}/normalized-std`, normalizedStd],
   ]);
   return { scored: spread(combined.advantages), metrics: Object.fromEntries(metrics) };
+}
+
+/** Step scores compared within each group, as advantages of tokens; a rollout without steps has 0 everywhere. */
+function stepAdvantages(groups: readonly (readonly Rollout[])[], { objective, rewards }: RlvrConfig): Float64Array[][] {
+  const { advantageScale: scale, ddof, epsilon } = objective;
+  const { process: credit, processWeight, processDiscount: gamma } = rewards;
+  if (credit === "none") return [];
+  const spans = groups.map((group) => group.map(({ tokens, steps = [] }) => ({ length: tokens.length, spans: steps })));
+  const advantages = processAdvantages(spans, { credit, gamma, scale, ddof, epsilon });
+  return advantages.map((group) => group.map((tokens) => tokens.map((value) => processWeight * value)));
+}
+
+/** Whether something is to be learned from a rollout. */
+export function teaches({ advantage, process }: Scored): boolean {
+  return advantage !== 0 || (process?.some((value) => value !== 0) ?? false);
 }
 
 function lengthPenalty({ tokens }: Rollout, { rollouts }: RlvrConfig): number {

@@ -6,8 +6,8 @@ import { RlvrError } from "../base/errors.ts";
 import { describeConfig, type RlvrConfig } from "../config/index.ts";
 import type { RunEvent } from "../runs/events.ts";
 import { type Checkpoint, makeManifest, RunFolder } from "../runs/index.ts";
-import type { CurriculumHistory } from "../tasks/curriculum.ts";
 import type { TaskSet } from "../tasks/task.ts";
+import type { StreamState } from "./task-stream.ts";
 
 export interface LoopOptions {
   /** Absolute path of the config file. */
@@ -58,15 +58,11 @@ export function openRun(config: RlvrConfig, options: LoopOptions, details: Recor
 }
 
 /** What a loop knows beside weights and optimiser; kept in each checkpoint as `state.json`. */
-export interface LoopState {
+export interface LoopState extends StreamState {
   /** Steps done. */
   step: number;
-  /** Data taken so far, in tasks or demonstrations. */
-  cursor: number;
   /** How often the run has gone back to an earlier checkpoint by itself. */
   returns: number;
-  /** With a curriculum: what is known of each task that was tried. */
-  history?: CurriculumHistory;
   /** Weight of the divergence from the reference, where it is adapted. */
   klCoefficient?: number;
 }

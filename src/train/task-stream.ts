@@ -4,12 +4,22 @@ import { type Rollout, rewardOf } from "../rollouts/rollout.ts";
 import { type CurriculumHistory, chooseTasks, poolOf, recordGroup } from "../tasks/curriculum.ts";
 import type { Task } from "../tasks/task.ts";
 
+/** What was changed because nothing was learned: each counts how often. */
+export interface Adaptations {
+  /** Times the run adapted. */
+  times: number;
+  /** Times the sampling temperature was raised. */
+  warmer: number;
+}
+
 /** Where a stream of tasks stands: plain data, kept in checkpoints. */
 export interface StreamState {
-  /** Tasks taken so far. */
+  /** Tasks (or demonstrations, in other loops) taken so far. */
   cursor: number;
   /** With a curriculum: what is known of each task that was tried. */
   history?: CurriculumHistory;
+  /** Where the run has adapted to steps without a mixed group. */
+  adaptations?: Adaptations;
 }
 
 /**
@@ -30,7 +40,7 @@ export class TaskStream {
   next(count: number): Task[] {
     const { cursor, history = {} } = this.state;
     const { curriculum, seed } = this.#config;
-    if (!curriculum.enabled) {
+    if (!this.#chooses) {
       this.state = { ...this.state, cursor: cursor + count };
       return Array.from({ length: count }, (_, i) => this.#at(cursor + i));
     }
@@ -50,7 +60,8 @@ export class TaskStream {
   /** Takes note of how groups went. */
   record(groups: readonly (readonly Rollout[])[]): void {
     const { curriculum } = this.#config;
-    if (!curriculum.enabled) return;
+    // What has been tried is of use once the run adapts, so it is noted from the start.
+    if (!this.#chooses && this.#config.alerts.deadAction !== "adapt") return;
     let history = this.state.history ?? {};
     for (const group of groups) {
       const judged = group.filter(({ verdict }) => rewardOf(verdict) !== null);
@@ -64,14 +75,37 @@ export class TaskStream {
   /** The temperature a task is sampled at: hard ones may have one of their own. */
   temperature(task: Task): number {
     const { curriculum, rollouts } = this.#config;
-    const pool = curriculum.enabled ? poolOf(this.state.history?.[task.id], curriculum) : "learning";
-    return pool === "hard" ? (curriculum.hardTemperature ?? rollouts.temperature) : rollouts.temperature;
+    const pool = this.#chooses ? poolOf(this.state.history?.[task.id], curriculum) : "learning";
+    const base = pool === "hard" ? (curriculum.hardTemperature ?? rollouts.temperature) : rollouts.temperature;
+    return base * this.#config.alerts.adaptFactor ** (this.state.adaptations?.warmer ?? 0);
+  }
+
+  /** Whether the curriculum chooses: because the config says so, or because the run had to adapt. */
+  get #chooses(): boolean {
+    return this.#config.curriculum.enabled || this.state.adaptations !== undefined;
+  }
+
+  /**
+   * After steps without a mixed group: lets the curriculum choose tasks, and where all fail although it does, samples at
+   * a higher temperature. What was done, in words; null where nothing is left: all pass under a curriculum, or `most`
+   * times have passed.
+   */
+  adapt(cause: "all-pass" | "all-fail", most: number): string | null {
+    const { times, warmer } = this.state.adaptations ?? { times: 0, warmer: 0 };
+    if (times >= most) return null;
+    if (!this.#chooses) {
+      this.state = { ...this.state, adaptations: { times: times + 1, warmer } };
+      return cause === "all-pass" ? "solved tasks are retired" : "untried tasks come before those that failed";
+    }
+    if (cause === "all-pass") return null;
+    this.state = { ...this.state, adaptations: { times: times + 1, warmer: warmer + 1 } };
+    return `sampling temperatures × ${(this.#config.alerts.adaptFactor ** (warmer + 1)).toFixed(2)}`;
   }
 
   /** Tasks by pool, for the log. */
   metrics(): Record<string, number> {
     const { curriculum } = this.#config;
-    if (!curriculum.enabled) return {};
+    if (!this.#chooses) return {};
     const counts = { unseen: 0, hard: 0, learning: 0, solved: 0 };
     for (const task of this.#tasks) counts[poolOf(this.state.history?.[task.id], curriculum)]++;
     return Object.fromEntries(Object.entries(counts).map(([pool, count]) => [`curriculum/${pool}`, count]));
